@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Fused chains of the CPU engine: several stages run tile by tile in cache, with the bytes of the staged run.
+ *
+ * A fused op covers a chain of stages in which each stage's output 0 feeds only the next one's input 0.
+ * It gets one struct fzm_call per stage; the buffers of the inner edges have data NULL, everything else
+ * is as for the stages themselves. forward() also does the resolve() of every stage but the first one,
+ * writing to the calls' params. */
+#ifndef FZM_FUSED_H
+#define FZM_FUSED_H
+
+#include "../stage.h"
+
+struct fzm_fused {
+    const char *name;
+    const struct fzm_stage *const *chain; /* n_stages rows */
+    unsigned n_stages;
+    /* Whether it can run these params and shapes (calls[i].in[].shape and .params are set). */
+    int (*accepts)(const struct fzm_call *calls);
+    size_t (*scratch)(const struct fzm_call *calls, unsigned n_threads);
+    int (*forward)(struct fzm_call *calls, void *scratch);
+    int (*inverse)(struct fzm_call *calls, void *scratch);
+};
+
+/* fused_fast.c: Quantizer, AdaptiveLorenzo on tiles of 256, AdaptiveBitpack. */
+extern const struct fzm_fused fzm_fused_fast;
+
+/* fused_planes.c: AdaptiveLorenzo on tiles of 4096, Negabinary, Bitshuffle, RZE, with and without a
+ * Quantizer in front. */
+extern const struct fzm_fused fzm_fused_planes, fzm_fused_lossless;
+
+/* NULL-ended, longest chains first. */
+extern const struct fzm_fused *const fzm_cpu_fused[];
+
+#endif

@@ -1,0 +1,3 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#define KERNELS fzm_fast_kernels_avx2
+#include "fused_fast_kernel.h"

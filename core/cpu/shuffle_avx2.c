@@ -1,0 +1,3 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#define KERNELS fzm_shuffle_kernels_avx2
+#include "shuffle_kernels.h"

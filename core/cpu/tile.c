@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The plain C kernels, and what the stage and the fused chains share around them. */
+#define KERNELS fzm_tile_kernels_c
+#include "tile_kernels.h"
+
+#include "isa.h"
+
+const struct fzm_tile_kernels *fzm_tile_kernels_get(size_t elem_nbytes)
+{
+    const unsigned i = elem_nbytes == 1 ? 0 : elem_nbytes == 2 ? 1 : elem_nbytes == 4 ? 2 : 3;
+#if defined(__x86_64__)
+    switch (fzm_isa_get()) {
+    case FZM_ISA_AVX512: return &fzm_tile_kernels_avx512[i];
+    case FZM_ISA_AVX2: return &fzm_tile_kernels_avx2[i];
+    default: break;
+    }
+#endif
+    return &fzm_tile_kernels_c[i];
+}
+
+/* A constant size becomes a few moves. */
+static inline void copy_row(uint8_t *to, const uint8_t *from, size_t nbytes)
+{
+    switch (nbytes) {
+    case 32: memcpy(to, from, 32); break;
+    case 64: memcpy(to, from, 64); break;
+    case 128: memcpy(to, from, 128); break;
+    case 256: memcpy(to, from, 256); break;
+    default: memcpy(to, from, nbytes);
+    }
+}
+
+void fzm_tile_gather(void *tile, const void *array, size_t elem_nbytes, const struct fzm_tiling *t,
+                     const struct fzm_tile_at *at)
+{
+    uint8_t *const to = tile;
+    const uint8_t *const from = (const uint8_t *)array + at->first * elem_nbytes;
+    const size_t row_nbytes = t->tile[2] * elem_nbytes, valid_nbytes = at->extent[2] * elem_nbytes;
+    const uint64_t y_stride = t->dims[2] * elem_nbytes, z_stride = y_stride * t->dims[1];
+    const uint32_t n_rows = t->tile[1];
+    if (!fzm_tile_is_full(t, at->extent))
+        for (size_t i = 0; i < t->n_tile_elems * elem_nbytes; i += elem_nbytes)
+            memcpy(to + i, from, elem_nbytes);
+    for (uint32_t z = 0; z < at->extent[0]; z++)
+        for (uint32_t y = 0; y < at->extent[1]; y++) {
+            uint8_t *const row = to + (z * n_rows + y) * row_nbytes;
+            if (valid_nbytes == row_nbytes)
+                copy_row(row, from + z * z_stride + y * y_stride, row_nbytes);
+            else
+                memcpy(row, from + z * z_stride + y * y_stride, valid_nbytes);
+        }
+}
+
+void fzm_tile_scatter(const void *tile, void *array, size_t elem_nbytes, const struct fzm_tiling *t,
+                      const struct fzm_tile_at *at)
+{
+    const uint8_t *const from = tile;
+    uint8_t *const to = (uint8_t *)array + at->first * elem_nbytes;
+    const size_t row_nbytes = t->tile[2] * elem_nbytes, valid_nbytes = at->extent[2] * elem_nbytes;
+    const uint64_t y_stride = t->dims[2] * elem_nbytes, z_stride = y_stride * t->dims[1];
+    for (uint32_t z = 0; z < at->extent[0]; z++)
+        for (uint32_t y = 0; y < at->extent[1]; y++) {
+            const uint8_t *const row = from + (z * t->tile[1] + y) * row_nbytes;
+            if (valid_nbytes == row_nbytes)
+                copy_row(to + z * z_stride + y * y_stride, row, row_nbytes);
+            else
+                memcpy(to + z * z_stride + y * y_stride, row, valid_nbytes);
+        }
+}
+
+bool fzm_tile_gather_mask(uint64_t *bad, const uint8_t *mask, const struct fzm_tiling *t, const struct fzm_tile_at *at)
+{
+    uint64_t any = 0;
+    memset(bad, 0, t->n_tile_elems / 8);
+    for (uint32_t z = 0; z < at->extent[0]; z++)
+        for (uint32_t y = 0; y < at->extent[1]; y++) {
+            const uint64_t index = at->first + (z * t->dims[1] + y) * t->dims[2];
+            const uint32_t to = (z * t->tile[1] + y) * t->tile[2];
+            for (uint32_t x = 0; x < at->extent[2]; x++) {
+                /* a byte without outliers is skipped as a whole */
+                if ((index + x) % 8 == 0 && x + 8 <= at->extent[2] && mask[(index + x) / 8] == 0) {
+                    x += 7;
+                    continue;
+                }
+                const uint64_t bit = mask[(index + x) / 8] >> ((index + x) % 8) & 1u;
+                bad[(to + x) / 64] |= bit << ((to + x) % 64);
+                any |= bit;
+            }
+        }
+    return any != 0;
+}
+
+/* Estimated cost of an array in bits by the sample of one geometry, scaled to all tiles. */
+static uint64_t geometry_cost(const struct fzm_tiling *t, int cost, size_t elem_nbytes, fzm_tile_fetch_fn *fetch,
+                              void *arg, void *buffers)
+{
+    const struct fzm_tile_kernels *const kernels = fzm_tile_kernels_get(elem_nbytes);
+    const uint64_t n_samples = fzm_tile_n_samples(t->n_tiles);
+    uint8_t *const v = buffers, *const r = v + FZM_TILE_MAX_ELEMS * elem_nbytes;
+    uint8_t widths[FZM_TILE_MAX_WIDTHS];
+    uint64_t nbits = 0;
+    for (uint64_t k = 0; k < n_samples; k++) {
+        const uint64_t tile = fzm_tile_sample_at(k, n_samples, t->n_tiles);
+        const struct fzm_tile_at at = fzm_tiling_at(t, tile);
+        nbits += FZM_TILE_OVERHEAD_NBITS;
+        if (fetch(arg, t, tile, v))
+            nbits += kernels->forward(v, r, t, at.extent, cost, widths).cost_nbits;
+    }
+    /* nbits * n_tiles / n_samples without overflow: a tile has at most 2^18 bits, arrays 2^40 elements */
+    return nbits / n_samples * t->n_tiles + nbits % n_samples * t->n_tiles / n_samples;
+}
+
+int fzm_tile_choose_geometry(const struct fzm_shape *shape, uint32_t n_tile_elems, int cost, size_t elem_nbytes,
+                             fzm_tile_fetch_fn *fetch, void *arg, void *buffers)
+{
+    int best = FZM_GEOMETRY_1D;
+    uint64_t best_cost = UINT64_MAX;
+    if (shape->n_elems == 0 || shape->rank == 1)
+        return best;
+    for (int geometry = FZM_GEOMETRY_1D; geometry < FZM_N_GEOMETRIES; geometry++) {
+        struct fzm_tiling t;
+        if (!fzm_tile_is_candidate(&t, shape, n_tile_elems, geometry))
+            continue;
+        const uint64_t nbits = geometry_cost(&t, cost, elem_nbytes, fetch, arg, buffers);
+        if (nbits < best_cost) {
+            best = geometry;
+            best_cost = nbits;
+        }
+    }
+    return best;
+}
+
+void fzm_tile_fix_origins(void *origins, size_t elem_nbytes, uint64_t n_tiles, const uint8_t *empty)
+{
+    uint8_t *const o = origins;
+    for (uint64_t i = 0; i < n_tiles; i++) {
+        if (i % 8 == 0 && i + 8 <= n_tiles && empty[i / 8] == 0) {
+            i += 7;
+            continue;
+        }
+        if (!(empty[i / 8] >> (i % 8) & 1))
+            continue;
+        if (i == 0)
+            memset(o, 0, elem_nbytes);
+        else
+            memcpy(o + i * elem_nbytes, o + (i - 1) * elem_nbytes, elem_nbytes);
+    }
+}

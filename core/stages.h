@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The one list of stages. Every walker (parser, stream, docs, tests, fuzzers) loops over it. */
+#ifndef FZM_STAGES_H
+#define FZM_STAGES_H
+
+#include "stage.h"
+
+#define FZM_STAGES(X) \
+    X(quantizer)        \
+    X(difference)       \
+    X(lorenzo)          \
+    X(adaptive_lorenzo) \
+    X(zigzag)           \
+    X(negabinary)       \
+    X(bitshuffle)       \
+    X(bitpack)          \
+    X(adaptive_bitpack) \
+    X(rze)              \
+    X(rre)              \
+    X(bit_lorenzo)
+
+#define FZM_DECLARE_STAGE(name) extern const struct fzm_stage fzm_stage_##name;
+FZM_STAGES(FZM_DECLARE_STAGE)
+#undef FZM_DECLARE_STAGE
+
+/* All rows in list order, NULL-ended; the count. */
+extern const struct fzm_stage *const fzm_stages[];
+extern const unsigned fzm_n_stages;
+
+/* NULL if there is none. */
+const struct fzm_stage *fzm_stage_by_name(const char *name);
+const struct fzm_stage *fzm_stage_by_id(unsigned id);
+
+#endif

@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Passes over a chunk that settle the Quantizer's parameters. */
+#include "quantizer_scan.h"
+
+#include "../cpu/pool.h"
+#include "../cpu/quantizer.h"
+
+#include <stdatomic.h>
+
+enum { PARTITION_N_ELEMS = 65536, BLOCK_N_ELEMS = 1024 };
+
+/* What a partition found. */
+struct part {
+    struct fzm_extremes e;
+    double sum;
+    uint64_t n_good;
+};
+
+struct pass {
+    const struct fzm_scan *s;
+    struct part *parts;
+    int64_t min, max; /* fzm_scan_rest() */
+    struct fzm_quantizer_fns fns;
+    const struct fzm_quantizer_params *params;
+    _Atomic bool differs;
+};
+
+/* Inlined with a constant type where speed matters. */
+static inline int64_t key_of(int dtype, uint64_t bits)
+{
+    switch (dtype) {
+    case FZM_I8: return (int8_t)bits;
+    case FZM_I16: return (int16_t)bits;
+    case FZM_I32: return (int32_t)bits;
+    case FZM_U64: return (int64_t)(bits ^ (uint64_t)1 << 63);
+    case FZM_F32: return (int32_t)(bits >> 31 ? (uint32_t)bits ^ 0x7fffffffU : (uint32_t)bits);
+    case FZM_F64: return (int64_t)(bits >> 63 ? bits ^ ~(uint64_t)0 >> 1 : bits);
+    default: return (int64_t)bits;
+    }
+}
+
+int64_t fzm_scan_key(int dtype, uint64_t bits) { return key_of(dtype, bits); }
+
+uint64_t fzm_scan_bits(int dtype, int64_t key)
+{
+    switch (dtype) {
+    case FZM_U64: return (uint64_t)key ^ (uint64_t)1 << 63;
+    case FZM_F32: return key < 0 ? (uint32_t)key ^ 0x7fffffffU : (uint32_t)key;
+    case FZM_F64: return key < 0 ? (uint64_t)key ^ ~(uint64_t)0 >> 1 : (uint64_t)key;
+    default: return (uint64_t)key;
+    }
+}
+
+double fzm_scan_value(int dtype, int64_t key)
+{
+    const uint64_t bits = fzm_scan_bits(dtype, key);
+    return dtype == FZM_F32 ? (double)fzm_f32_from_bits((uint32_t)bits) : fzm_f64_from_bits(bits);
+}
+
+int64_t fzm_scan_key_of_value(int dtype, double value)
+{
+    return fzm_scan_key(dtype, dtype == FZM_F32 ? fzm_f32_bits((float)value) : fzm_f64_bits(value));
+}
+
+size_t fzm_scan_scratch_nbytes(size_t n_elems)
+{
+    return (n_elems / PARTITION_N_ELEMS + 1) * sizeof(struct part);
+}
+
+static inline uint64_t load_bits(const struct fzm_scan *s, size_t i, int dtype)
+{
+    uint8_t b1;
+    uint16_t b2;
+    uint32_t b4;
+    uint64_t b8;
+    switch (fzm_dtype_nbytes(dtype)) {
+    case 1: memcpy(&b1, (const char *)s->x + i, 1); return b1;
+    case 2: memcpy(&b2, (const char *)s->x + i * 2, 2); return b2;
+    case 4: memcpy(&b4, (const char *)s->x + i * 4, 4); return b4;
+    default: memcpy(&b8, (const char *)s->x + i * 8, 8); return b8;
+    }
+}
+
+void fzm_scan_take_sample(struct fzm_scan *s)
+{
+    s->n_sample = s->n_elems < FZM_SAMPLE_MAX_ELEMS ? s->n_elems : FZM_SAMPLE_MAX_ELEMS;
+    for (size_t k = 0; k < s->n_sample; k++)
+        s->sample[k] = load_bits(s, (size_t)((2 * (uint64_t)k + 1) * s->n_elems / (2 * s->n_sample)), s->dtype);
+}
+
+static size_t part_begin(size_t part) { return part * PARTITION_N_ELEMS; }
+
+static size_t part_n_elems(const struct fzm_scan *s, size_t part)
+{
+    const size_t left = s->n_elems - part_begin(part);
+    return left < PARTITION_N_ELEMS ? left : PARTITION_N_ELEMS;
+}
+
+static inline bool counts(const struct fzm_scan *s, uint64_t bits, int64_t key)
+{
+    return key >= s->key_lo && key <= s->key_hi && !(s->has_fill && bits == s->fill);
+}
+
+static inline struct fzm_extremes extremes_of(const struct fzm_scan *s, size_t part, int dtype)
+{
+    const size_t first = part_begin(part), end = first + part_n_elems(s, part);
+    struct fzm_extremes e = {INT64_MAX, INT64_MIN, 0, 0};
+    for (size_t i = first; i < end; i++) {
+        const uint64_t bits = load_bits(s, i, dtype);
+        const int64_t key = key_of(dtype, bits);
+        const bool good = counts(s, bits, key);
+        e.min = good && key < e.min ? key : e.min;
+        e.max = good && key > e.max ? key : e.max;
+    }
+    return e;
+}
+
+static struct fzm_extremes extremes_of_floats(const struct fzm_scan *s, size_t part, fzm_extremes_fn *kernel)
+{
+    const int64_t window[2] = {s->key_lo, s->key_hi};
+    int64_t min_max[2] = {INT64_MAX, INT64_MIN};
+    kernel((const char *)s->x + part_begin(part) * fzm_dtype_nbytes(s->dtype), part_n_elems(s, part), window,
+           s->has_fill ? &s->fill : NULL, min_max);
+    const struct fzm_extremes e = {min_max[0], min_max[1], 0, 0};
+    return e;
+}
+
+static void extremes_task(void *arg, size_t part, unsigned worker)
+{
+    struct pass *const p = (struct pass *)arg;
+    struct fzm_extremes *const e = &p->parts[part].e;
+    fzm_extremes_fn *const kernel = fzm_quantizer_extremes_fn(p->s->dtype);
+    (void)worker;
+    if (kernel) {
+        *e = extremes_of_floats(p->s, part, kernel);
+        return;
+    }
+    switch (p->s->dtype) {
+    case FZM_U8: *e = extremes_of(p->s, part, FZM_U8); break;
+    case FZM_U16: *e = extremes_of(p->s, part, FZM_U16); break;
+    case FZM_U32: *e = extremes_of(p->s, part, FZM_U32); break;
+    case FZM_U64: *e = extremes_of(p->s, part, FZM_U64); break;
+    case FZM_I8: *e = extremes_of(p->s, part, FZM_I8); break;
+    case FZM_I16: *e = extremes_of(p->s, part, FZM_I16); break;
+    case FZM_I32: *e = extremes_of(p->s, part, FZM_I32); break;
+    case FZM_I64: *e = extremes_of(p->s, part, FZM_I64); break;
+    case FZM_F32: *e = extremes_of(p->s, part, FZM_F32); break;
+    default: *e = extremes_of(p->s, part, FZM_F64); break;
+    }
+}
+
+static struct fzm_extremes run_extremes(struct pass *p, void (*task)(void *, size_t, unsigned))
+{
+    const size_t n = (size_t)fzm_div_up(p->s->n_elems, PARTITION_N_ELEMS);
+    struct fzm_extremes all = {INT64_MAX, INT64_MIN, 0, 0};
+    fzm_pool_run(p->s->pool, n, task, p);
+    for (size_t i = 0; i < n; i++) {
+        const struct fzm_extremes *const e = &p->parts[i].e;
+        all.min = e->min < all.min ? e->min : all.min;
+        all.max = e->max > all.max ? e->max : all.max;
+        all.n_min += e->n_min;
+        all.n_max += e->n_max;
+    }
+    return all;
+}
+
+static struct pass pass_init(const struct fzm_scan *s)
+{
+    struct pass p = {0};
+    p.s = s;
+    p.parts = (struct part *)s->scratch;
+    return p;
+}
+
+struct fzm_extremes fzm_scan_extremes(const struct fzm_scan *s)
+{
+    struct pass p = pass_init(s);
+    return run_extremes(&p, extremes_task);
+}
+
+static inline struct fzm_extremes rest_of(const struct pass *p, size_t part, int dtype)
+{
+    const size_t first = part_begin(part), end = first + part_n_elems(p->s, part);
+    struct fzm_extremes e = {INT64_MAX, INT64_MIN, 0, 0};
+    for (size_t i = first; i < end; i++) {
+        const uint64_t bits = load_bits(p->s, i, dtype);
+        const int64_t key = key_of(dtype, bits);
+        const bool good = counts(p->s, bits, key), inside = good && key > p->min && key < p->max;
+        e.n_min += good && key == p->min;
+        e.n_max += good && key == p->max;
+        e.min = inside && key < e.min ? key : e.min;
+        e.max = inside && key > e.max ? key : e.max;
+    }
+    return e;
+}
+
+static void rest_task(void *arg, size_t part, unsigned worker)
+{
+    struct pass *const p = (struct pass *)arg;
+    (void)worker;
+    p->parts[part].e = p->s->dtype == FZM_F32 ? rest_of(p, part, FZM_F32) : rest_of(p, part, FZM_F64);
+}
+
+struct fzm_extremes fzm_scan_rest(const struct fzm_scan *s, int64_t min, int64_t max)
+{
+    struct pass p = pass_init(s);
+    p.min = min;
+    p.max = max;
+    return run_extremes(&p, rest_task);
+}
+
+/* Magnitudes order like their bits; the least normal one. */
+static inline struct fzm_extremes magnitudes_of(const struct fzm_scan *s, size_t part, int dtype)
+{
+    const size_t first = part_begin(part), end = first + part_n_elems(s, part);
+    const uint64_t sign = dtype == FZM_F32 ? (uint64_t)1 << 31 : (uint64_t)1 << 63;
+    const uint64_t normal = dtype == FZM_F32 ? (uint64_t)1 << 23 : (uint64_t)1 << 52;
+    struct fzm_extremes e = {INT64_MAX, INT64_MIN, 0, 0};
+    for (size_t i = first; i < end; i++) {
+        const uint64_t bits = load_bits(s, i, dtype), magnitude = bits & ~sign;
+        const bool good = counts(s, bits, key_of(dtype, bits)) && magnitude >= normal;
+        e.min = good && (int64_t)magnitude < e.min ? (int64_t)magnitude : e.min;
+    }
+    return e;
+}
+
+static void magnitudes_task(void *arg, size_t part, unsigned worker)
+{
+    struct pass *const p = (struct pass *)arg;
+    (void)worker;
+    p->parts[part].e = p->s->dtype == FZM_F32 ? magnitudes_of(p->s, part, FZM_F32) : magnitudes_of(p->s, part, FZM_F64);
+}
+
+double fzm_scan_min_magnitude(const struct fzm_scan *s)
+{
+    struct pass p = pass_init(s);
+    const int64_t min = run_extremes(&p, magnitudes_task).min;
+    return min == INT64_MAX ? 0.0 : fzm_scan_value(s->dtype, min);
+}
+
+/* A block coded and decoded. */
+struct trip {
+    uint64_t codes[BLOCK_N_ELEMS], y[BLOCK_N_ELEMS], bad[BLOCK_N_ELEMS / 64];
+};
+
+static void trip_run(struct trip *t, const struct pass *p, const void *x, size_t n)
+{
+    if (p->fns.quantize(p->params, x, n, t->codes, t->bad) == 0)
+        memset(t->bad, 0, sizeof t->bad);
+    p->fns.dequantize(p->params, t->codes, n, t->y);
+}
+
+/* x - y of element i, 0 for an outlier (whose y is junk). */
+static double trip_error(const struct trip *t, const void *x, size_t i, bool is_f32)
+{
+    float x4, y4;
+    double x8, y8;
+    if (t->bad[i / 64] >> i % 64 & 1)
+        return 0;
+    if (is_f32) {
+        memcpy(&x4, (const char *)x + i * 4, 4);
+        memcpy(&y4, (const char *)t->y + i * 4, 4);
+        return (double)x4 - (double)y4;
+    }
+    memcpy(&x8, (const char *)x + i * 8, 8);
+    memcpy(&y8, (const char *)t->y + i * 8, 8);
+    return x8 - y8;
+}
+
+static bool block_is_fixed(const struct pass *p, const void *x, size_t n)
+{
+    struct trip t;
+    trip_run(&t, p, x, n);
+    for (size_t i = 0; i < n; i++)
+        if (trip_error(&t, x, i, p->s->dtype == FZM_F32) != 0)
+            return false;
+    return true;
+}
+
+static void fixed_task(void *arg, size_t part, unsigned worker)
+{
+    struct pass *const p = (struct pass *)arg;
+    const size_t n = part_n_elems(p->s, part), nbytes = fzm_dtype_nbytes(p->s->dtype);
+    const char *const x = (const char *)p->s->x + part_begin(part) * nbytes;
+    (void)worker;
+    for (size_t i = 0; i < n && !atomic_load_explicit(&p->differs, memory_order_relaxed); i += BLOCK_N_ELEMS)
+        if (!block_is_fixed(p, x + i * nbytes, n - i < BLOCK_N_ELEMS ? n - i : BLOCK_N_ELEMS))
+            atomic_store_explicit(&p->differs, true, memory_order_relaxed);
+}
+
+bool fzm_scan_is_fixed_point(const struct fzm_scan *s, const struct fzm_quantizer_params *params)
+{
+    struct pass p = pass_init(s);
+    uint64_t sample[FZM_SAMPLE_MAX_ELEMS];
+    const size_t nbytes = fzm_dtype_nbytes(s->dtype);
+    p.params = params;
+    p.fns = fzm_quantizer_fns_get(params, s->dtype);
+    for (size_t i = 0; i < s->n_sample; i++) {
+        const uint32_t narrow = (uint32_t)s->sample[i];
+        memcpy((char *)sample + i * nbytes, nbytes == 4 ? (const void *)&narrow : (const void *)&s->sample[i], nbytes);
+    }
+    if (!block_is_fixed(&p, sample, s->n_sample))
+        return false;
+    fzm_pool_run(s->pool, (size_t)fzm_div_up(s->n_elems, PARTITION_N_ELEMS), fixed_task, &p);
+    return !atomic_load(&p.differs);
+}
+
+/* Eight running sums, added pairwise at the end of a partition; partitions are added in order. */
+static void error_task(void *arg, size_t part, unsigned worker)
+{
+    struct pass *const p = (struct pass *)arg;
+    const size_t n = part_n_elems(p->s, part), nbytes = fzm_dtype_nbytes(p->s->dtype);
+    const char *const x = (const char *)p->s->x + part_begin(part) * nbytes;
+    double sum[8] = {0};
+    uint64_t n_bad = 0;
+    struct trip t;
+    (void)worker;
+    for (size_t first = 0; first < n; first += BLOCK_N_ELEMS) {
+        const size_t n_block = n - first < BLOCK_N_ELEMS ? n - first : BLOCK_N_ELEMS;
+        trip_run(&t, p, x + first * nbytes, n_block);
+        for (size_t i = 0; i < n_block; i++) {
+            const double d = trip_error(&t, x + first * nbytes, i, p->s->dtype == FZM_F32);
+            sum[i % 8] += d * d;
+            n_bad += t.bad[i / 64] >> i % 64 & 1;
+        }
+    }
+    p->parts[part].sum = ((sum[0] + sum[1]) + (sum[2] + sum[3])) + ((sum[4] + sum[5]) + (sum[6] + sum[7]));
+    p->parts[part].n_good = n - n_bad;
+}
+
+double fzm_scan_squared_error(const struct fzm_scan *s, const struct fzm_quantizer_params *params, uint64_t *n_good)
+{
+    struct pass p = pass_init(s);
+    const size_t n = (size_t)fzm_div_up(s->n_elems, PARTITION_N_ELEMS);
+    double sum = 0;
+    p.params = params;
+    p.fns = fzm_quantizer_fns_get(params, s->dtype);
+    *n_good = 0;
+    fzm_pool_run(s->pool, n, error_task, &p);
+    for (size_t i = 0; i < n; i++) {
+        sum += p.parts[i].sum;
+        *n_good += p.parts[i].n_good;
+    }
+    return sum;
+}
