@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Pipelines that check_config.c expects to be taken, or refused with a message that has this fragment. */
+#ifndef FZM_CONFIG_CASES_H
+#define FZM_CONFIG_CASES_H
+
+#include "fzm.h"
+
+/* JSON is written with ' for " here. */
+#define HEAD "{'fzm':1,'bound':{'mode':'abs','value':1e-3},'stages':["
+#define LOSSY(stages) HEAD stages "]}"
+#define PLAIN(stages) "{'fzm':1,'stages':[" stages "]}"
+#define BOUND(bound) "{'fzm':1,'bound':" bound ",'stages':[{'type':'Quantizer'}]}"
+
+static const struct good_case {
+    const char *json;
+    int mode;
+    double bound;
+} good_cases[] = {
+    {PLAIN("{'type':'Zigzag'}"), FZM_LOSSLESS, 0},
+    {"  {\n\t'fzm' : 1.0 , 'stages' : [ { 'type' : 'RZE' } ] }\n\n", FZM_LOSSLESS, 0},
+    {"{'stages':[{'type':'RZE'}],'fzm':1}", FZM_LOSSLESS, 0},
+    {"{'fzm':1,'guarantee':'none','stages':[{'type':'RZE'}]}", FZM_LOSSLESS, 0},
+    {"{'fzm':1,'bound':{'mode':'lossless'},'stages':[{'type':'RZE'}]}", FZM_LOSSLESS, 0},
+    {"{'fzm':1,'bound':{'mode':'abs','value':2},'stages':[{'type':'RZE'}]}", FZM_ABS, 2},
+    {BOUND("{'mode':'abs','value':0}"), FZM_ABS, 0},
+    {BOUND("{'mode':'abs','value':-0.0}"), FZM_ABS, 0},
+    {BOUND("{'value':1e-3,'mode':'rel'}"), FZM_REL, 1e-3},
+    {BOUND("{'mode':'range','value':0.1}"), FZM_RANGE, 0.1},
+    {BOUND("{'mode':'maxabs','value':1e300}"), FZM_MAXABS, 1e300},
+    {BOUND("{'mode':'psnr','value':80}"), FZM_PSNR, 80},
+    {BOUND("{'mode':'abs','value':4.9406564584124654e-324}"), FZM_ABS, 4.9406564584124654e-324},
+    {BOUND("{'mode':'abs','value':0.30000000000000004}"), FZM_ABS, 0.30000000000000004},
+    {BOUND("{'mode':'abs','value':1.7976931348623157e308}"), FZM_ABS, 1.7976931348623157e308},
+    {PLAIN("{'type':'Quantizer','mode':'range','bound':0.01}"), FZM_RANGE, 0.01},
+    {LOSSY("{'type':'Quantizer','mode':'abs','bound':0.001}"), FZM_ABS, 1e-3},
+    {LOSSY("{'type':'Quantizer','mode':'pipeline'}"), FZM_ABS, 1e-3},
+    {LOSSY("{'type':'Quantizer','inputs':['@input']}"), FZM_ABS, 1e-3},
+    {LOSSY("{'type':'Quantizer','threshold':0.5,'code_type':'i64'},{'type':'Zigzag'}"), FZM_ABS, 1e-3},
+    {LOSSY("{'name':'q','type':'Quantizer'},{'type':'RZE','inputs':['q']}"), FZM_ABS, 1e-3},
+    {LOSSY("{'name':'q','type':'Quantizer'},{'type':'RZE','inputs':['q.codes']},"
+           "{'type':'RZE','inputs':['q.outlier_vals']}"),
+     FZM_ABS, 1e-3},
+    {LOSSY("{'name':'q-1_Z','type':'Quantizer'},{'type':'RRE','inputs':['q-1_Z.outlier_mask']}"), FZM_ABS,
+     1e-3},
+    {LOSSY("{'name':'q','type':'Quantizer'},{'type':'AdaptiveLorenzo','inputs':['q.codes',null]}"), FZM_ABS,
+     1e-3},
+    {LOSSY("{'name':'s1','type':'Quantizer'},{'type':'RZE'},{'name':'p','type':'RRE',"
+           "'inputs':['s1.outlier_mask']},{'type':'RZE','inputs':['p.output']}"),
+     FZM_ABS, 1e-3},
+    {PLAIN("{'type':'AdaptiveLorenzo','tile':4096,'cost':'planes'}"), FZM_LOSSLESS, 0},
+    {PLAIN("{'type':'AdaptiveLorenzo','geometry':'3d'},{'type':'AdaptiveBitpack','block_size':1024}"),
+     FZM_LOSSLESS, 0},
+    {PLAIN("{'type':'Zigzag'},{'type':'AdaptiveBitpack','block_size':8}"), FZM_LOSSLESS, 0},
+    {PLAIN("{'type':'Zigzag'},{'type':'AdaptiveBitpack','block_size':6.4e1}"), FZM_LOSSLESS, 0},
+    {PLAIN("{'name':'a23456789012345678901b2','type':'RZE'}"), FZM_LOSSLESS, 0},
+    {PLAIN("{'na\\u006de':'x','type':'RZ\\u0045'}"), FZM_LOSSLESS, 0},
+    {"{'fzm':1,'guarantee':'none','bound':{'mode':'abs','value':1},'stages':[{'type':'Zigzag'},"
+     "{'type':'Quantizer'}]}",
+     FZM_ABS, 1},
+};
+
+static const struct bad_case {
+    const char *json;
+    int code;
+    const char *fragment; /* of the message */
+} bad_cases[] = {
+    /* syntax */
+    {"", FZM_ERR_CONFIG, "line 1, column 1: syntax error"},
+    {"   \n ", FZM_ERR_CONFIG, "ends too early"},
+    {"{'fzm':1,", FZM_ERR_CONFIG, "ends too early"},
+    {"{'fzm':1,\n 'stages':[}]}", FZM_ERR_CONFIG, "line 2, column 12: syntax error near '}'"},
+    {"{'fzm':1,\n\n  stages:[]}", FZM_ERR_CONFIG, "line 3, column 3: syntax error near 's'"},
+    {"{'fzm':1 'stages':[]}", FZM_ERR_CONFIG, "line 1, column 10: syntax error"},
+    {PLAIN("{'type':'RZE'}") " x", FZM_ERR_CONFIG, "near 'x'"},
+    {PLAIN("{'type':'RZE'}") "{}", FZM_ERR_CONFIG, "near '{'"},
+    {"{'fzm':1,\n}\n", FZM_ERR_CONFIG, "line 2, column 1: syntax error near '}'"},
+    {PLAIN("{'type':'RZE',}"), FZM_ERR_CONFIG, "column 34: syntax error near '}'"},
+    {PLAIN("{'type':'RZE'},"), FZM_ERR_CONFIG, "syntax error"},
+    {"{'fzm':1,'stages':[{'type':'RZE}]}", FZM_ERR_CONFIG, "syntax error"},
+    {"{'fzm':0x1}", FZM_ERR_CONFIG, "syntax error"},
+    {"{'fzm':NaN}", FZM_ERR_CONFIG, "syntax error"},
+    {"{'fzm':1,'stages':[{'type':'RZE\\u0000'}]}", FZM_ERR_CONFIG, "\\u0000"},
+    {"{'fzm':1,'stages':[[[[[[[[[[1]]]]]]]]]]}", FZM_ERR_CONFIG, "nested deeper than 8"},
+    /* the whole */
+    {"[]", FZM_ERR_CONFIG, "pipeline: expected an object { }, found an array"},
+    {"null", FZM_ERR_CONFIG, "found null"},
+    {"{}", FZM_ERR_CONFIG, "\"fzm\" is missing"},
+    {"{'fzm':'1'}", FZM_ERR_CONFIG, "\"fzm\" is not a number"},
+    {"{'fzm':2,'stages':[]}", FZM_ERR_VERSION, "\"fzm\" is 2; this version reads notation 1"},
+    {"{'fzm':0.5}", FZM_ERR_CONFIG, "\"fzm\" is 0.5"},
+    {"{'fzm':1}", FZM_ERR_CONFIG, "\"stages\" is missing"},
+    {"{'fzm':1,'stages':{}}", FZM_ERR_CONFIG, "\"stages\" is not an array"},
+    {"{'fzm':1,'stages':[]}", FZM_ERR_CONFIG, "0 stages, expected 1 to 32"},
+    {"{'fzm':1,'stage':[]}", FZM_ERR_CONFIG, "unknown key \"stage\" (did you mean \"stages\"?)"},
+    {"{'fzm':1,'FZM':1,'stages':[]}", FZM_ERR_CONFIG, "unknown key \"FZM\" (did you mean \"fzm\"?)"},
+    {"{'fzm':1,'qwertyuiop':1}", FZM_ERR_CONFIG,
+     "unknown key \"qwertyuiop\"; known keys: fzm, bound, guarantee, stages"},
+    {"{'fzm':1,'fzm':1,'stages':[]}", FZM_ERR_CONFIG, "key \"fzm\" is there twice"},
+    {"{'fzm':1,'stages':[{'type':'RZE'}],'stages':[]}", FZM_ERR_CONFIG, "key \"stages\" is there twice"},
+    {"{'fzm':1,'guarantee':'some','stages':[]}", FZM_ERR_CONFIG, "\"guarantee\" takes only \"none\""},
+    {"{'fzm':1,'guarantee':false,'stages':[]}", FZM_ERR_CONFIG, "\"guarantee\" takes only \"none\""},
+    /* bound */
+    {BOUND("1e-3"), FZM_ERR_CONFIG, "bound: expected an object { }, found a number"},
+    {BOUND("{'mode':'abs'}"), FZM_ERR_CONFIG, "bound: \"value\" is missing"},
+    {BOUND("{'value':1}"), FZM_ERR_CONFIG, "bound: \"mode\" is missing; expected one of: lossless, abs"},
+    {BOUND("{'mode':1,'value':1}"), FZM_ERR_CONFIG, "bound: \"mode\" is not a string"},
+    {BOUND("{'mode':'asb','value':1}"), FZM_ERR_CONFIG, "bound: \"mode\" is \"asb\""},
+    {BOUND("{'mode':'psrn','value':1}"), FZM_ERR_CONFIG, "(did you mean \"psnr\"?)"},
+    {BOUND("{'mode':'abs','value':'1'}"), FZM_ERR_CONFIG, "\"value\" is not a number"},
+    {BOUND("{'mode':'abs','value':-1}"), FZM_ERR_CONFIG,
+     "bound of mode abs is -1; expected a finite number >= 0"},
+    {BOUND("{'mode':'abs','value':1e999}"), FZM_ERR_CONFIG, "bound of mode abs is inf"},
+    {BOUND("{'mode':'psnr','value':0}"), FZM_ERR_CONFIG, "expected a finite number > 0, in dB"},
+    {BOUND("{'mode':'abs','value':1,'eps':1}"), FZM_ERR_CONFIG,
+     "bound: unknown key \"eps\"; known keys: mode, value"},
+    {BOUND("{'mode':'abs','value':1,'value':1}"), FZM_ERR_CONFIG, "bound: key \"value\" is there twice"},
+    {BOUND("{'mode':'lossless'}"), FZM_ERR_CONFIG, "its bound is lossless but a stage is lossy"},
+    {BOUND("{'mode':'lossless','value':0}"), FZM_ERR_CONFIG, "mode lossless has no \"value\""},
+    {PLAIN("{'type':'Quantizer'}"), FZM_ERR_CONFIG, "has no bound; add e.g. \"bound\": {\"mode\": \"abs\""},
+    {LOSSY("{'type':'Quantizer','mode':'abs','bound':0.01}"), FZM_ERR_CONFIG,
+     "abs 0.01, contradicts abs 0.001"},
+    {LOSSY("{'name':'q','type':'Quantizer','mode':'rel','bound':0.001}"), FZM_ERR_CONFIG,
+     "stage q (Quantizer): its bound, rel 0.001, contradicts abs 0.001 of the pipeline"},
+    {LOSSY("{'type':'Quantizer','bound':0.001}"), FZM_ERR_CONFIG,
+     "stages[0] (Quantizer): a bound of its own needs a mode"},
+    {LOSSY("{'type':'Quantizer','mode':'abs'}"), FZM_ERR_CONFIG, "mode abs needs the value of the bound"},
+    {LOSSY("{'type':'Quantizer','mode':'psnr','bound':0}"), FZM_ERR_CONFIG, "bound of mode psnr is 0"},
+    /* stages */
+    {PLAIN("1"), FZM_ERR_CONFIG, "stages[0]: expected an object { }, found a number"},
+    {PLAIN("{'type':'RZE'},null"), FZM_ERR_CONFIG, "stages[1]: expected an object { }, found null"},
+    {PLAIN("{'name':'x'}"), FZM_ERR_CONFIG, "stages[0]: \"type\" is missing; known types: Quantizer, "},
+    {PLAIN("{'type':1}"), FZM_ERR_CONFIG, "stages[0]: \"type\" is not a string"},
+    {PLAIN("{'type':'rze'}"), FZM_ERR_CONFIG, "unknown type \"rze\" (did you mean \"RZE\"?)"},
+    {PLAIN("{'type':'Quantiser'}"), FZM_ERR_CONFIG,
+     "unknown type \"Quantiser\" (did you mean \"Quantizer\"?)"},
+    {PLAIN("{'type':'Huffmann'}"), FZM_ERR_CONFIG, "unknown type \"Huffmann\"; known types: "},
+    {PLAIN("{'type':'RZE','type':'RZE'}"), FZM_ERR_CONFIG, "stages[0] (RZE): key \"type\" is there twice"},
+    {PLAIN("{'type':'Zigzag'},{'type':'AdaptiveBitpack','blok_size':8}"), FZM_ERR_CONFIG,
+     "stages[1] (AdaptiveBitpack): unknown key \"blok_size\" (did you mean \"block_size\"?); known keys: "
+     "name, type"},
+    {LOSSY("{'type':'Quantizer','step':1}"), FZM_ERR_CONFIG, "unknown key \"step\""},
+    {PLAIN("{'name':'p','type':'AdaptiveBitpack','block_size':7}"), FZM_ERR_CONFIG,
+     "stage p (AdaptiveBitpack): \"block_size\" is 7; expected an integer from 8 to 1024"},
+    {PLAIN("{'type':'AdaptiveBitpack','block_size':1025}"), FZM_ERR_CONFIG,
+     "is 1025; expected an integer from 8 to 1024"},
+    {PLAIN("{'type':'AdaptiveBitpack','block_size':32.5}"), FZM_ERR_CONFIG, "is 32.5; expected an integer"},
+    {PLAIN("{'type':'AdaptiveBitpack','block_size':1e99}"), FZM_ERR_CONFIG, "is 1e+99; expected an integer"},
+    {PLAIN("{'type':'AdaptiveBitpack','block_size':'32'}"), FZM_ERR_CONFIG,
+     "is a string; expected an integer"},
+    {PLAIN("{'type':'AdaptiveBitpack','block_size':null}"), FZM_ERR_CONFIG, "is null; expected an integer"},
+    {PLAIN("{'type':'AdaptiveBitpack','block_size':32,'block_size':32}"), FZM_ERR_CONFIG,
+     "\"block_size\" is there twice"},
+    {LOSSY("{'type':'Quantizer','threshold':-1}"), FZM_ERR_CONFIG,
+     "\"threshold\" is -1; expected a number from 0 to"},
+    {LOSSY("{'type':'Quantizer','threshold':1e400}"), FZM_ERR_CONFIG,
+     "\"threshold\" is inf; expected a number"},
+    {LOSSY("{'type':'Quantizer','mode':'pips'}"), FZM_ERR_CONFIG,
+     "\"mode\" is \"pips\"; expected one of: pipeline, abs"},
+    {PLAIN("{'type':'AdaptiveLorenzo','cost':'plane'}"), FZM_ERR_CONFIG,
+     "\"cost\" is \"plane\" (did you mean \"planes\"?); expected one of: bitpack, planes"},
+    {PLAIN("{'type':'AdaptiveLorenzo','cost':true}"), FZM_ERR_CONFIG,
+     "\"cost\" is true or false; expected one of"},
+    /* names and inputs */
+    {PLAIN("{'name':1,'type':'RZE'}"), FZM_ERR_CONFIG,
+     "stages[0] (RZE): \"name\" is a number; expected a string"},
+    {PLAIN("{'name':'','type':'RZE'}"), FZM_ERR_CONFIG, "\"name\" is \"\"; expected 1 to 23 letters"},
+    {PLAIN("{'name':'a.b','type':'RZE'}"), FZM_ERR_CONFIG, "\"name\" is \"a.b\""},
+    {PLAIN("{'name':'@input','type':'RZE'}"), FZM_ERR_CONFIG, "\"name\" is \"@input\""},
+    {PLAIN("{'name':'a23456789012345678901b23','type':'RZE'}"), FZM_ERR_CONFIG, "expected 1 to 23 letters"},
+    {PLAIN("{'name':'a','type':'RZE'},{'name':'a','type':'RZE'}"), FZM_ERR_CONFIG,
+     "\"name\" a is already that of stages[0]"},
+    {PLAIN("{'type':'RZE','inputs':'@input'}"), FZM_ERR_CONFIG, "\"inputs\" is a string; expected an array"},
+    {PLAIN("{'type':'RZE','inputs':[]}"), FZM_ERR_CONFIG, "\"inputs\" has 0 entries, expected 1 to 1"},
+    {PLAIN("{'type':'RZE','inputs':['@input','@input']}"), FZM_ERR_CONFIG,
+     "\"inputs\" has 2 entries, expected 1 to 1"},
+    {PLAIN("{'type':'RZE','inputs':[1]}"), FZM_ERR_CONFIG, "\"inputs\" has a number in it"},
+    {PLAIN("{'type':'RZE','inputs':[null]}"), FZM_ERR_CONFIG, "input \"input\" is not connected"},
+    {PLAIN("{'type':'RZE','inputs':['@inptu']}"), FZM_ERR_CONFIG, "input \"@inptu\" names no earlier stage"},
+    {PLAIN("{'type':'RZE','inputs':['']}"), FZM_ERR_CONFIG, "input \"\" names no earlier stage"},
+    {PLAIN("{'type':'RZE','inputs':['.output']}"), FZM_ERR_CONFIG, "names no earlier stage"},
+    {LOSSY("{'name':'quant','type':'Quantizer'},{'type':'RZE','inputs':['qant.codes']}"), FZM_ERR_CONFIG,
+     "input \"qant.codes\" names no earlier stage (did you mean \"quant\"?); names: @input, quant"},
+    {LOSSY("{'name':'q','type':'Quantizer'},{'type':'RZE','inputs':['q.code']}"), FZM_ERR_CONFIG,
+     "Quantizer has no such port (did you mean \"codes\"?); its ports: codes, outlier_mask, outlier_vals"},
+    {LOSSY("{'name':'q','type':'Quantizer'},{'type':'RZE','inputs':['q.']}"), FZM_ERR_CONFIG,
+     "has no such port"},
+    {PLAIN("{'type':'RZE','inputs':['b.output']},{'name':'b','type':'Zigzag','inputs':['@input']}"),
+     FZM_ERR_CONFIG, "input \"b.output\" is not of an earlier stage; list stages before"},
+    {PLAIN("{'name':'a','type':'RZE','inputs':['a.output']}"), FZM_ERR_CONFIG, "is not of an earlier stage"},
+    /* the graph */
+    {PLAIN("{'type':'Zigzag'},{'name':'x','type':'RZE','inputs':['@input']}"), FZM_ERR_CONFIG,
+     "stage x (RZE): unused"},
+    {LOSSY("{'name':'q','type':'Quantizer'},{'type':'RZE'},{'type':'RRE','inputs':['q.codes']}"),
+     FZM_ERR_CONFIG, "stages[2] (RRE): unused"},
+    {LOSSY(
+         "{'name':'q','type':'Quantizer'},{'type':'AdaptiveLorenzo','inputs':['q.codes','q.outlier_mask']}"),
+     FZM_ERR_CONFIG,
+     "input \"mask\" is only a hint, so port \"outlier_mask\" of Quantizer needs another stage"},
+    {LOSSY("{'type':'Zigzag'},{'type':'Quantizer'}"), FZM_ERR_CONFIG,
+     "stages[1] (Quantizer) bounds the error of its own input, which is not @input"},
+};
+
+#endif
