@@ -65,15 +65,31 @@ void *fzm_arena_get(struct fzm_arena *arena, size_t nbytes)
     struct fzm_arena_block *const b = &arena->blocks[arena->n_blocks++];
     b->data = data;
     b->nbytes = want;
+    b->used_nbytes = 0;
     b->in_use = BLOCK_USED;
     return data;
 }
 
-void fzm_arena_put(struct fzm_arena *arena, void *data)
+static struct fzm_arena_block *find(struct fzm_arena *arena, const void *data)
 {
     for (size_t i = 0; data && i < arena->n_blocks; i++)
         if (arena->blocks[i].data == data)
-            arena->blocks[i].in_use = BLOCK_RELEASED;
+            return &arena->blocks[i];
+    return NULL;
+}
+
+void fzm_arena_put(struct fzm_arena *arena, void *data)
+{
+    struct fzm_arena_block *const b = find(arena, data);
+    if (b)
+        b->in_use = BLOCK_RELEASED;
+}
+
+void fzm_arena_touch(struct fzm_arena *arena, const void *data, size_t nbytes)
+{
+    struct fzm_arena_block *const b = find(arena, data);
+    if (b && nbytes > b->used_nbytes)
+        b->used_nbytes = nbytes;
 }
 
 void fzm_arena_reset(struct fzm_arena *arena)
@@ -95,7 +111,7 @@ size_t fzm_arena_nbytes(const struct fzm_arena *arena)
 {
     size_t nbytes = 0;
     for (size_t i = 0; i < arena->n_blocks; i++)
-        nbytes += arena->blocks[i].nbytes;
+        nbytes += arena->blocks[i].used_nbytes;
     return nbytes;
 }
 

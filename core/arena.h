@@ -8,6 +8,7 @@
 struct fzm_arena_block {
     void *data;
     size_t nbytes;
+    size_t used_nbytes; /* most that was written to; pages beyond are not resident */
     int in_use;
 };
 
@@ -22,9 +23,13 @@ void *fzm_arena_get(struct fzm_arena *arena, size_t nbytes);
 /* Gives a block back for reuse. NULL is allowed. */
 void fzm_arena_put(struct fzm_arena *arena, void *data);
 
+/* Notes that the first nbytes of a block have been written to. */
+void fzm_arena_touch(struct fzm_arena *arena, const void *data, size_t nbytes);
+
 /* Gives all blocks back; those that no call since the last reset has used are freed. */
 void fzm_arena_reset(struct fzm_arena *arena);
 
+/* Bytes in use: what was written to, not what was reserved for the worst case. */
 size_t fzm_arena_nbytes(const struct fzm_arena *arena);
 void fzm_arena_free(struct fzm_arena *arena);
 

@@ -224,6 +224,7 @@ static int compress_chunk(fzm_ctx *ctx, const fzm_pipeline *pipeline, const fzm_
         void *const swapped = fzm_arena_get(&ctx->arena, in_nbytes);
         if (!swapped)
             return fzm_err_set(&ctx->err, FZM_ERR_MEMORY, "out of memory (%zu bytes of scratch)", in_nbytes);
+        fzm_arena_touch(&ctx->arena, swapped, in_nbytes);
         swap_bytes(swapped, in, in_nbytes, elem_nbytes);
         swap_in_place(fill, elem_nbytes, elem_nbytes);
         native = swapped;

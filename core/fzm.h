@@ -96,7 +96,7 @@ const char *fzm_error_text(const fzm_ctx *ctx);
 /* "cpu" or "gpu": the engine that ran the last call. */
 const char *fzm_ctx_engine_used(const fzm_ctx *ctx);
 
-/* Bytes of scratch memory now held by ctx. */
+/* Bytes of scratch memory that ctx holds and has written to. */
 size_t fzm_ctx_memory_nbytes(const fzm_ctx *ctx);
 
 /* An array of a chunk: row-major, last axis fastest. */

@@ -99,6 +99,12 @@ static int get_block(struct run *r, struct fzm_buf *buf, size_t nbytes)
     return 0;
 }
 
+static void put_scratch(struct run *r, const struct fzm_buf *scratch)
+{
+    fzm_arena_touch(&r->ctx->arena, scratch->data, scratch->cap);
+    fzm_arena_put(&r->ctx->arena, scratch->data);
+}
+
 /* Shapes and worst-case sizes of a node's outputs; allocates those that are not inner edges. */
 static int prepare_outputs(struct run *r, unsigned node, const struct fzm_shape *in_shapes, bool skip_first)
 {
@@ -133,6 +139,7 @@ static int finish_outputs(struct run *r, unsigned node)
         if (b->nbytes > b->cap)
             return fzm_err_set(&r->ctx->err, FZM_ERR_INTERNAL, "%s: port %s has %zu bytes, its bound is %zu",
                                n->stage->name, n->stage->out[j].name, b->nbytes, b->cap);
+        fzm_arena_touch(&r->ctx->arena, b->data, b->nbytes);
         if (n->stage->out[j].flags & FZM_PORT_VARIABLE)
             b->shape = fzm_shape_1d(b->shape.dtype, b->nbytes / fzm_dtype_nbytes(b->shape.dtype));
     }
@@ -166,7 +173,7 @@ static int forward_node(struct run *r, unsigned node)
         FZM_TRY(get_block(r, &scratch, scratch_nbytes(n, shapes, r->ctx->n_threads)));
         call.scratch = scratch.data;
         const int code = n->stage->resolve(params_of(r, node), &call);
-        fzm_arena_put(&r->ctx->arena, scratch.data);
+        put_scratch(r, &scratch);
         if (code != 0)
             return stage_error(r, node, code);
     }
@@ -175,7 +182,7 @@ static int forward_node(struct run *r, unsigned node)
     FZM_TRY(get_block(r, &scratch, scratch_nbytes(n, shapes, r->ctx->n_threads)));
     call.scratch = scratch.data;
     const int code = n->stage->forward(&call);
-    fzm_arena_put(&r->ctx->arena, scratch.data);
+    put_scratch(r, &scratch);
     FZM_TRY(stage_error(r, node, code));
     return finish_outputs(r, node);
 }
@@ -206,7 +213,7 @@ static int forward_fused(struct run *r, const struct fzm_fused *f, const unsigne
         FZM_TRY(get_block(r, &scratch, scratch_nbytes(first, shapes[0], r->ctx->n_threads)));
         calls[0].scratch = scratch.data;
         const int code = first->stage->resolve(params_of(r, members[0]), &calls[0]);
-        fzm_arena_put(&r->ctx->arena, scratch.data);
+        put_scratch(r, &scratch);
         if (code != 0)
             return stage_error(r, members[0], code);
     }
@@ -228,7 +235,7 @@ static int forward_fused(struct run *r, const struct fzm_fused *f, const unsigne
     struct fzm_buf scratch = {0};
     FZM_TRY(get_block(r, &scratch, f->scratch(calls, r->ctx->n_threads)));
     const int code = f->forward(calls, scratch.data);
-    fzm_arena_put(&r->ctx->arena, scratch.data);
+    put_scratch(r, &scratch);
     FZM_TRY(stage_error(r, members[0], code));
     for (unsigned k = 0; k < f->n_stages; k++) {
         /* extents that depend on params which the run has settled */
@@ -329,6 +336,7 @@ static int prepare_rebuilt(struct run *r, unsigned node, unsigned *n_rebuilt, un
         size_t nbytes;
         FZM_TRY(inverse_input_nbytes(r, node, j, &b->shape, variable, &nbytes));
         FZM_TRY(get_block(r, b, nbytes));
+        fzm_arena_touch(&r->ctx->arena, b->data, nbytes);
         r->owned[src.node][src.port] = true;
         b->nbytes = nbytes;
         if (variable)
@@ -358,7 +366,7 @@ static int inverse_chain(struct run *r, const struct fzm_fused *f, const unsigne
     struct fzm_buf scratch = {0};
     FZM_TRY(get_block(r, &scratch, f->scratch(calls, r->ctx->n_threads)));
     const int code = f->inverse(calls, scratch.data);
-    fzm_arena_put(&r->ctx->arena, scratch.data);
+    put_scratch(r, &scratch);
     FZM_TRY(stage_error(r, members[0], code));
     for (unsigned k = 0; k < f->n_stages; k++)
         release_outputs(r, members[k]);
@@ -378,7 +386,7 @@ static int inverse_node(struct run *r, unsigned node)
         FZM_TRY(get_block(r, &scratch, scratch_nbytes(n, shapes, r->ctx->n_threads)));
         struct fzm_call call = {n->params.bytes, in, r->ports[node], scratch.data, r->ctx->pool, &r->ctx->err, NULL};
         const int code = n->stage->inverse(&call);
-        fzm_arena_put(&r->ctx->arena, scratch.data);
+        put_scratch(r, &scratch);
         FZM_TRY(stage_error(r, node, code));
     }
     release_outputs(r, node);

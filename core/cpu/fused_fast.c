@@ -63,9 +63,9 @@ static bool quantize_tile(const struct job *j, const struct fzm_tiling *t, const
         x = j->elems + at->first * j->elem_nbytes;
     else
         fzm_fused_gather(elems, j->elems, j->elem_nbytes, t, at);
-    *any_bad = j->quantizer.quantize(j->params, x, TILE, codes, bad) > 0 &&
-               fzm_outlier_mask_clip(bad, t, at->extent);
-    return !*any_bad || j->lorenzo->fill_masked(codes, bad, t, at->extent) > 0;
+    const size_t n_bad = j->quantizer.quantize(j->params, x, TILE, codes, bad);
+    *any_bad = n_bad > 0 && fzm_outlier_mask_clip(bad, t, at->extent);
+    return !*any_bad || (n_bad < TILE && j->lorenzo->fill_masked(codes, bad, t, at->extent) > 0);
 }
 
 /* Encodes a tile; returns the end of its planes. */

@@ -7,13 +7,16 @@
 
 #include "tile.h"
 
+/* Rows of a tile are too far apart for the hardware to foresee the next tile. */
 #if defined(__GNUC__)
-#define FZM_PREFETCH(p) __builtin_prefetch(p)
+#define FZM_PREFETCH_READ(p) __builtin_prefetch(p)
+#define FZM_PREFETCH_WRITE(p) __builtin_prefetch(p, 1)
 #else
-#define FZM_PREFETCH(p) ((void)(p))
+#define FZM_PREFETCH_READ(p) ((void)(p))
+#define FZM_PREFETCH_WRITE(p) ((void)(p))
 #endif
 
-enum { FZM_PREFETCH_NBYTES = 64 }; /* how far ahead of a row of a tile */
+enum { FZM_PREFETCH_NBYTES = 64 }; /* behind a row of a tile: the next ones */
 
 /* Walks over the tiles of a tiling in order, without a division per tile. */
 struct fzm_tile_walker {
@@ -59,29 +62,31 @@ static inline void fzm_tile_walker_next(struct fzm_tile_walker *w)
 
 /* ny rows of each of nz planes; called with a constant row_nbytes, which makes each copy a few moves. */
 static inline void fzm_copy_rows(uint8_t *to, size_t to_y, size_t to_z, const uint8_t *from, size_t from_y,
-                                 size_t from_z, uint32_t nz, uint32_t ny, size_t row_nbytes, bool prefetch)
+                                 size_t from_z, uint32_t nz, uint32_t ny, size_t row_nbytes, bool is_gather)
 {
     for (uint32_t z = 0; z < nz; z++, to += to_z, from += from_z) {
         uint8_t *row = to;
         const uint8_t *source = from;
         for (uint32_t y = 0; y < ny; y++, row += to_y, source += from_y) {
             memcpy(row, source, row_nbytes);
-            if (prefetch)
-                FZM_PREFETCH(source + FZM_PREFETCH_NBYTES);
+            if (is_gather)
+                FZM_PREFETCH_READ(source + FZM_PREFETCH_NBYTES);
+            else
+                FZM_PREFETCH_WRITE(row + FZM_PREFETCH_NBYTES);
         }
     }
 }
 
 static inline void fzm_copy_any_rows(uint8_t *to, size_t to_y, size_t to_z, const uint8_t *from,
                                      size_t from_y, size_t from_z, uint32_t nz, uint32_t ny,
-                                     size_t row_nbytes, bool prefetch)
+                                     size_t row_nbytes, bool is_gather)
 {
     switch (row_nbytes) {
-    case 16: fzm_copy_rows(to, to_y, to_z, from, from_y, from_z, nz, ny, 16, prefetch); break;
-    case 32: fzm_copy_rows(to, to_y, to_z, from, from_y, from_z, nz, ny, 32, prefetch); break;
-    case 64: fzm_copy_rows(to, to_y, to_z, from, from_y, from_z, nz, ny, 64, prefetch); break;
-    case 128: fzm_copy_rows(to, to_y, to_z, from, from_y, from_z, nz, ny, 128, prefetch); break;
-    default: fzm_copy_rows(to, to_y, to_z, from, from_y, from_z, nz, ny, row_nbytes, prefetch);
+    case 16: fzm_copy_rows(to, to_y, to_z, from, from_y, from_z, nz, ny, 16, is_gather); break;
+    case 32: fzm_copy_rows(to, to_y, to_z, from, from_y, from_z, nz, ny, 32, is_gather); break;
+    case 64: fzm_copy_rows(to, to_y, to_z, from, from_y, from_z, nz, ny, 64, is_gather); break;
+    case 128: fzm_copy_rows(to, to_y, to_z, from, from_y, from_z, nz, ny, 128, is_gather); break;
+    default: fzm_copy_rows(to, to_y, to_z, from, from_y, from_z, nz, ny, row_nbytes, is_gather);
     }
 }
 

@@ -3,6 +3,7 @@
 #include "quantizer.h"
 
 #include "isa.h"
+#include "quantizer_log.h"
 
 /* A plain kernel: ENCODE is an expression of element v that sets code and tells whether it is good. */
 #define QUANTIZE_C(name, T, CODE, INIT, ENCODE)                                                                   \
@@ -46,40 +47,16 @@ static bool f64_to_i32(const struct fzm_linear_f64 *k, double x, int32_t *code)
     return ok;
 }
 
-static bool log_to_i32(const struct fzm_log_quantizer *k, double x, bool is_f32, int32_t *code)
-{
-    int64_t wide = 0;
-    const bool ok = fzm_log_quantizer_encode(k, x, is_f32, &wide);
-    *code = (int32_t)wide;
-    return ok;
-}
-
-static double log_decode(const struct fzm_log_quantizer *k, int64_t code)
-{
-    if (code == 0)
-        return 0;
-    const double a = fzm_log_quantizer_decode(k, code < 0 ? -(double)code : (double)code);
-    return code < 0 ? -a : a;
-}
-
 #define LINEAR_F32 struct fzm_linear_f32 k = fzm_linear_f32_init(p)
 #define LINEAR_F64 struct fzm_linear_f64 k = fzm_linear_f64_init(p)
-#define LOG_F32 struct fzm_log_quantizer k = fzm_log_quantizer_init(p, FZM_F32)
-#define LOG_F64 struct fzm_log_quantizer k = fzm_log_quantizer_init(p, FZM_F64)
 
 QUANTIZE_C(quantize_f32_i32, float, int32_t, LINEAR_F32, fzm_linear_f32_encode(&k, v, &code))
 QUANTIZE_C(quantize_f64_i32, double, int32_t, LINEAR_F64, f64_to_i32(&k, v, &code))
 QUANTIZE_C(quantize_f64_i64, double, int64_t, LINEAR_F64, fzm_linear_f64_encode(&k, v, &code))
-QUANTIZE_C(quantize_log_f32_i32, float, int32_t, LOG_F32, log_to_i32(&k, (double)v, true, &code))
-QUANTIZE_C(quantize_log_f64_i32, double, int32_t, LOG_F64, log_to_i32(&k, v, false, &code))
-QUANTIZE_C(quantize_log_f64_i64, double, int64_t, LOG_F64, fzm_log_quantizer_encode(&k, v, false, &code))
 
 DEQUANTIZE_C(dequantize_f32_i32, float, int32_t, LINEAR_F32, fzm_linear_f32_decode(&k, (float)code))
 DEQUANTIZE_C(dequantize_f64_i32, double, int32_t, LINEAR_F64, fzm_linear_f64_decode(&k, (double)code))
 DEQUANTIZE_C(dequantize_f64_i64, double, int64_t, LINEAR_F64, fzm_linear_f64_decode(&k, (double)code))
-DEQUANTIZE_C(dequantize_log_f32_i32, float, int32_t, LOG_F32, log_decode(&k, code))
-DEQUANTIZE_C(dequantize_log_f64_i32, double, int32_t, LOG_F64, log_decode(&k, code))
-DEQUANTIZE_C(dequantize_log_f64_i64, double, int64_t, LOG_F64, log_decode(&k, code))
 
 /* Integers have no outliers; only a fill value makes some, see quantize_filled(). Step 1 is a copy. */
 #define INTEGERS(name, T, WIDE, CODE, DTYPE)                                                                      \

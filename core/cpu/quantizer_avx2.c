@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Quantizer kernels for AVX2: 64 elements at a time; only elements that fail the first try leave the vectors. */
-#include "quantizer.h"
+#include "quantizer_log.h"
 
 #include <immintrin.h>
 
@@ -284,7 +284,7 @@ static void extremes_f64(const void *in, size_t n, const int64_t window[2], cons
 const struct fzm_quantizer_kernels fzm_quantizer_kernels_avx2 = {
     quantize_f32_i32, quantize_f64_i32, quantize_f64_i64,
     dequantize_f32_i32, dequantize_f64_i32, dequantize_f64_i64,
-    NULL, NULL, NULL,
-    NULL, NULL, NULL,
+    quantize_log_f32_i32, quantize_log_f64_i32, quantize_log_f64_i64,
+    dequantize_log_f32_i32, dequantize_log_f64_i32, dequantize_log_f64_i64,
     extremes_f32, extremes_f64,
 };

@@ -68,25 +68,32 @@ void fzm_tile_scatter(const void *tile, void *array, size_t elem_nbytes, const s
         }
 }
 
+/* n (1..64) bits of a mask from bit `index` on; reads no byte that holds none of them. */
+static uint64_t mask_bits(const uint8_t *mask, uint64_t index, uint32_t n)
+{
+    const uint8_t *const p = mask + index / 8;
+    const unsigned shift = (unsigned)(index % 8);
+    const uint32_t n_bytes = (shift + n + 7) / 8;
+    uint64_t bits = 0;
+    for (uint32_t i = 0; i < n_bytes && i < 8; i++)
+        bits |= (uint64_t)p[i] << (8 * i);
+    bits >>= shift;
+    if (n_bytes > 8)
+        bits |= (uint64_t)p[8] << (64 - shift);
+    return bits & ~(uint64_t)0 >> (64 - n);
+}
+
 bool fzm_tile_gather_mask(uint64_t *bad, const uint8_t *mask, const struct fzm_tiling *t, const struct fzm_tile_at *at)
 {
+    struct fzm_mask_walk w = fzm_mask_walk_from(t, at->extent);
     uint64_t any = 0;
     memset(bad, 0, t->n_tile_elems / 8);
-    for (uint32_t z = 0; z < at->extent[0]; z++)
-        for (uint32_t y = 0; y < at->extent[1]; y++) {
-            const uint64_t index = at->first + (z * t->dims[1] + y) * t->dims[2];
-            const uint32_t to = (z * t->tile[1] + y) * t->tile[2];
-            for (uint32_t x = 0; x < at->extent[2]; x++) {
-                /* a byte without outliers is skipped as a whole */
-                if ((index + x) % 8 == 0 && x + 8 <= at->extent[2] && mask[(index + x) / 8] == 0) {
-                    x += 7;
-                    continue;
-                }
-                const uint64_t bit = mask[(index + x) / 8] >> ((index + x) % 8) & 1u;
-                bad[(to + x) / 64] |= bit << ((to + x) % 64);
-                any |= bit;
-            }
-        }
+    while (fzm_mask_walk_next(&w)) {
+        const uint64_t row = at->first + (w.z * t->dims[1] + w.y) * t->dims[2];
+        const uint64_t bits = mask_bits(mask, row + w.first % t->tile[2], w.n);
+        bad[w.first / 64] |= bits << (w.first % 64);
+        any |= bits;
+    }
     return any != 0;
 }
 

@@ -8,8 +8,12 @@
 static void NAME(diff_x)(const T *v, T *r, uint32_t n, uint32_t nx)
 {
     const U o = (U)v[0];
+    /* Whole vectors from a multiple of 64 bytes on: the next pass loads what this one stores, and that is
+     * slow if a load needs two stores. */
     r[0] = 0;
-    for (uint32_t i = 1; i < n; i++)
+    for (uint32_t i = 1; i < 64 / sizeof(T); i++)
+        r[i] = (T)((U)v[i] - (U)v[i - 1]);
+    for (uint32_t i = 64 / sizeof(T); i < n; i++)
         r[i] = (T)((U)v[i] - (U)v[i - 1]);
     for (uint32_t i = nx; i < n; i += nx)
         r[i] = (T)((U)v[i] - o);
@@ -25,13 +29,28 @@ static void NAME(diff_xx)(const T *v, T *r, uint32_t n)
     r[1] = (T)((U)v[1] - (U)v[0]);
 }
 
-static void NAME(sub_row)(T *r, const T *before, uint32_t n)
+/* Rows of 8, which are too short for the head and tail of a loop of any length. */
+#ifndef HAVE_ROW_8
+static inline void NAME(sub_8)(T *restrict r, const T *restrict before)
+{
+    for (size_t i = 0; i < 8; i++)
+        r[i] = (T)((U)r[i] - (U)before[i]);
+}
+
+static inline void NAME(add_8)(T *restrict r, const T *restrict before)
+{
+    for (size_t i = 0; i < 8; i++)
+        r[i] = (T)((U)r[i] + (U)before[i]);
+}
+#endif
+
+static void NAME(sub_row)(T *restrict r, const T *restrict before, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
         r[i] = (T)((U)r[i] - (U)before[i]);
 }
 
-static void NAME(add_row)(T *r, const T *before, uint32_t n)
+static void NAME(add_row)(T *restrict r, const T *restrict before, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
         r[i] = (T)((U)r[i] + (U)before[i]);
@@ -41,6 +60,12 @@ static void NAME(add_row)(T *r, const T *before, uint32_t n)
 static void NAME(diff_y)(T *r, const struct fzm_tiling *t)
 {
     const uint32_t nx = t->tile[2], n = t->n_tile_elems, plane = nx * t->tile[1];
+    if (nx == 8) {
+        for (uint32_t z = 0; z < n; z += plane)
+            for (uint32_t y = plane - 8; y > 0; y -= 8)
+                NAME(sub_8)(r + z + y, r + z + y - 8);
+        return;
+    }
     for (uint32_t z = 0; z < n; z += plane)
         for (uint32_t y = plane - nx; y > 0; y -= nx)
             NAME(sub_row)(r + z + y, r + z + y - nx, nx);
@@ -70,17 +95,33 @@ static void NAME(residuals)(const T *v, T *r, const struct fzm_tiling *t, unsign
         NAME(diff_z)(r, t);
 }
 
-static void NAME(clear_padding)(T *r, const struct fzm_tiling *t, const uint32_t extent[3])
+/* keep[x] for one row, repeated: all ones where a row is valid. nx is a power of 2, at most 256. */
+static void NAME(make_keep)(U keep[256], uint32_t nx, uint32_t n_valid)
 {
-    const uint32_t nx = t->tile[2], ny = t->tile[1];
-    for (uint32_t z = 0; z < t->tile[0]; z++)
-        for (uint32_t y = 0; y < ny; y++) {
-            const uint32_t n_valid = z < extent[0] && y < extent[1] ? extent[2] : 0;
-            memset(r + (z * ny + y) * nx + n_valid, 0, (nx - n_valid) * sizeof *r);
-        }
+    for (uint32_t i = 0; i < 256; i++)
+        keep[i] = (U)((i & (nx - 1)) < n_valid ? ~(U)0 : 0);
 }
 
-#ifndef HAVE_COSTS
+/* keep belongs to extent[2]; long rows (1-D) do without. */
+static void NAME(clear_padding)(T *r, const struct fzm_tiling *t, const uint32_t extent[3], const U keep[256])
+{
+    const uint32_t nx = t->tile[2], plane = nx * t->tile[1], n = t->n_tile_elems;
+    if (nx >= n) {
+        memset(r + extent[2], 0, (n - extent[2]) * sizeof *r);
+        return;
+    }
+    if (extent[2] < nx)
+        for (T *part = r; part < r + n; part += 256)
+            for (size_t i = 0; i < 256; i++)
+                part[i] = (T)((U)part[i] & keep[i]);
+    if (extent[1] < t->tile[1])
+        for (uint32_t z = 0; z < extent[0] * plane; z += plane)
+            memset(r + z + extent[1] * nx, 0, (plane - extent[1] * nx) * sizeof *r);
+    if (extent[0] < t->tile[0])
+        memset(r + extent[0] * plane, 0, (n - extent[0] * plane) * sizeof *r);
+}
+
+#ifndef HAVE_BITPACK
 static uint64_t NAME(cost_bitpack)(const T *r, uint32_t n, uint8_t *widths)
 {
     uint64_t nbits = 0;
@@ -99,7 +140,9 @@ static uint64_t NAME(cost_bitpack)(const T *r, uint32_t n, uint8_t *widths)
     }
     return nbits;
 }
+#endif
 
+#ifndef HAVE_PLANES
 static uint64_t NAME(cost_planes)(const T *r, uint32_t n)
 {
     const U m = (U)0xaaaaaaaaaaaaaaaau;
@@ -124,7 +167,10 @@ static struct fzm_tile_choice NAME(forward)(const void *values, void *residuals,
     const bool full = fzm_tile_is_full(t, extent);
     struct fzm_tile_choice best = {0, UINT64_MAX};
     uint8_t mode_widths[FZM_TILE_MAX_WIDTHS];
+    U keep[256];
     unsigned last = 0;
+    if (extent[2] < t->tile[2] && t->tile[2] < n)
+        NAME(make_keep)(keep, t->tile[2], extent[2]);
     for (unsigned mode = 0; mode < n_modes; mode++) {
         /* modes 2 and 3 go on from the residuals of the mode before */
         if (mode >= 2 && t->tile[1] > 1)
@@ -134,7 +180,7 @@ static struct fzm_tile_choice NAME(forward)(const void *values, void *residuals,
         /* Padding holds values: differences of valid elements never look at it, so it may be cleared
          * between modes. */
         if (!full)
-            NAME(clear_padding)(r, t, extent);
+            NAME(clear_padding)(r, t, extent, keep);
         const uint64_t nbits = cost == FZM_TILE_COST_BITPACK ? NAME(cost_bitpack)(r, n, mode_widths)
                                                              : NAME(cost_planes)(r, n);
         last = mode;
@@ -148,7 +194,7 @@ static struct fzm_tile_choice NAME(forward)(const void *values, void *residuals,
     if (last != best.mode) {
         NAME(residuals)(v, r, t, best.mode);
         if (!full)
-            NAME(clear_padding)(r, t, extent);
+            NAME(clear_padding)(r, t, extent, keep);
     }
     return best;
 }
@@ -174,8 +220,12 @@ static void NAME(inverse)(const void *residuals, int64_t origin, unsigned mode, 
             NAME(add_row)(v + z, v + z - plane, plane);
     if (mode >= 2 && t->tile[1] > 1)
         for (uint32_t z = 0; z < n; z += plane)
-            for (uint32_t y = nx; y < plane; y += nx)
-                NAME(add_row)(v + z + y, v + z + y - nx, nx);
+            for (uint32_t y = nx; y < plane; y += nx) {
+                if (nx == 8)
+                    NAME(add_8)(v + z + y, v + z + y - 8);
+                else
+                    NAME(add_row)(v + z + y, v + z + y - nx, nx);
+            }
     if (mode >= 1)
         NAME(scan_rows)(v, n, nx);
     if (mode == 2 && t->tile[1] == 1)
@@ -184,27 +234,30 @@ static void NAME(inverse)(const void *residuals, int64_t origin, unsigned mode, 
         v[i] = (T)((U)v[i] + (U)origin);
 }
 
-static uint32_t NAME(fill_masked)(void *values, const uint64_t *bad, const struct fzm_tiling *t, const uint32_t extent[3])
+static uint32_t NAME(fill_masked)(void *values, const uint64_t *bad, const struct fzm_tiling *t,
+                                  const uint32_t extent[3])
 {
     T *const v = values;
-    const uint32_t nx = t->tile[2], ny = t->tile[1];
+    struct fzm_mask_walk w = fzm_mask_walk_from(t, extent);
     uint32_t n_good = 0;
     T last = 0;
-    for (unsigned pass = 0; pass < 2; pass++)
-        for (uint32_t z = 0; z < extent[0]; z++)
-            for (uint32_t y = 0; y < extent[1]; y++)
-                for (uint32_t x = 0; x < extent[2]; x++) {
-                    const uint32_t i = (z * ny + y) * nx + x;
-                    const bool is_bad = bad[i / 64] >> (i % 64) & 1;
-                    if (pass == 0) { /* find the first good value */
-                        if (!is_bad && n_good++ == 0)
-                            last = v[i];
-                    } else if (is_bad && n_good) {
-                        v[i] = last;
-                    } else {
-                        last = v[i];
-                    }
-                }
+    while (fzm_mask_walk_next(&w)) {
+        const uint64_t good = ~bad[w.first / 64] >> (w.first % 64) & w.valid;
+        if (good && n_good == 0)
+            last = v[w.first + fzm_ctz64(good)];
+        n_good += fzm_popcount64(good);
+    }
+    if (n_good == 0)
+        return 0;
+    w = fzm_mask_walk_from(t, extent);
+    while (fzm_mask_walk_next(&w)) {
+        T *const row = v + w.first;
+        for (uint64_t bits = bad[w.first / 64] >> (w.first % 64) & w.valid; bits; bits &= bits - 1) {
+            const unsigned i = fzm_ctz64(bits);
+            row[i] = i ? row[i - 1] : last;
+        }
+        last = row[w.n - 1];
+    }
     return n_good;
 }
 
@@ -212,5 +265,7 @@ static uint32_t NAME(fill_masked)(void *values, const uint64_t *bad, const struc
 #undef U
 #undef W
 #undef NAME
-#undef HAVE_COSTS
+#undef HAVE_BITPACK
+#undef HAVE_PLANES
 #undef HAVE_SCAN
+#undef HAVE_ROW_8

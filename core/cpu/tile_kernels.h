@@ -18,18 +18,70 @@ static inline unsigned fzm_popcount64(uint64_t v)
 #endif
 }
 
+/* Position of the lowest bit set; v is not 0. */
+static inline unsigned fzm_ctz64(uint64_t v)
+{
+#if defined(__GNUC__)
+    return (unsigned)__builtin_ctzll(v);
+#else
+    unsigned n = 0;
+    for (; !(v & 1); v >>= 1)
+        n++;
+    return n;
+#endif
+}
+
+/* Walks over the valid elements of a tile in tile order, at most 64 of a row at a time: elements first ..
+ * first + n - 1, whose bits lie in one word of a mask; valid has the n low bits set. */
+struct fzm_mask_walk {
+    const struct fzm_tiling *t;
+    const uint32_t *extent;
+    uint32_t x, y, z, first, n;
+    uint64_t valid;
+};
+
+static inline struct fzm_mask_walk fzm_mask_walk_from(const struct fzm_tiling *t, const uint32_t extent[3])
+{
+    const struct fzm_mask_walk w = {t, extent, 0, 0, 0, 0, 0, 0};
+    return w;
+}
+
+static inline bool fzm_mask_walk_next(struct fzm_mask_walk *w)
+{
+    if (w->x >= w->extent[2]) {
+        w->x = 0;
+        if (++w->y >= w->extent[1]) {
+            w->y = 0;
+            w->z++;
+        }
+    }
+    if (w->z >= w->extent[0])
+        return false;
+    w->first = (w->z * w->t->tile[1] + w->y) * w->t->tile[2] + w->x;
+    w->n = w->extent[2] - w->x < 64 ? w->extent[2] - w->x : 64;
+    w->valid = ~(uint64_t)0 >> (64 - w->n);
+    w->x += 64;
+    return true;
+}
+
 #include "tile_simd.h"
 
 #define T int8_t
 #define U uint8_t
 #define W 8
 #define NAME(x) x##_8
+#ifdef __AVX2__
+#define HAVE_PLANES
+#endif
 #include "tile_kernel.h"
 
 #define T int16_t
 #define U uint16_t
 #define W 16
 #define NAME(x) x##_16
+#ifdef __AVX2__
+#define HAVE_PLANES
+#endif
 #include "tile_kernel.h"
 
 #define T int32_t
@@ -37,8 +89,10 @@ static inline unsigned fzm_popcount64(uint64_t v)
 #define W 32
 #define NAME(x) x##_32
 #ifdef __AVX2__
-#define HAVE_COSTS
+#define HAVE_BITPACK
+#define HAVE_PLANES
 #define HAVE_SCAN
+#define HAVE_ROW_8
 #endif
 #include "tile_kernel.h"
 
@@ -46,6 +100,11 @@ static inline unsigned fzm_popcount64(uint64_t v)
 #define U uint64_t
 #define W 64
 #define NAME(x) x##_64
+#ifdef __AVX2__
+#define HAVE_BITPACK
+#define HAVE_PLANES
+#define HAVE_SCAN
+#endif
 #include "tile_kernel.h"
 
 const struct fzm_tile_kernels KERNELS[4] = {

@@ -15,6 +15,9 @@ static const char *const geometry_names[] = {"auto", "1d", "2d", "3d", NULL};
 /* Rows of one task are about this many bytes, so that they stay in cache between the axes. */
 enum { TASK_NBYTES = 1 << 18, N_SAMPLE_ROWS = 256 };
 
+/* Rows are differenced in pieces of this many bytes: small against the L1 cache. */
+enum { PIECE_NBYTES = 4096 };
+
 struct pass {
     struct fzm_lorenzo_field f;
     size_t elem_nbytes;
@@ -175,7 +178,7 @@ static void sum_x_task(void *arg, size_t i, unsigned worker)
     const uint64_t end = first + s->task_rows < s->n_rows ? first + s->task_rows : s->n_rows;
     const size_t nx = (size_t)s->f.dims[2];
     for (uint64_t row = first; row < end; row++) {
-        void *const v = (uint8_t *)s->to + row * nx * s->elem_nbytes;
+        uint8_t *const v = (uint8_t *)s->to + row * nx * s->elem_nbytes;
         FOR_WIDTH(s, sum_x_8(v, nx, s->block_x), sum_x_16(v, nx, s->block_x), sum_x_32(v, nx, s->block_x),
                   sum_x_64(v, nx, s->block_x))
     }
@@ -184,8 +187,8 @@ static void sum_x_task(void *arg, size_t i, unsigned worker)
 static void add_elems(const struct pass *s, uint64_t at, uint64_t before, size_t n)
 {
     uint8_t *const v = s->to;
-    void *const to = v + at * s->elem_nbytes;
-    const void *const from = v + before * s->elem_nbytes;
+    uint8_t *const to = v + at * s->elem_nbytes;
+    const uint8_t *const from = v + before * s->elem_nbytes;
     FOR_WIDTH(s, add_8(to, from, n), add_16(to, from, n), add_32(to, from, n), add_64(to, from, n))
 }
 

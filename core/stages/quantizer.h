@@ -232,35 +232,32 @@ FZM_HD double fzm_log_quantizer_decode(const struct fzm_log_quantizer *k, double
     return fzm_exp2((c - 1.0 + k->k0) * k->step);
 }
 
+/* y of any code. */
+FZM_HD double fzm_log_quantizer_decode_signed(const struct fzm_log_quantizer *k, double code)
+{
+    const double a = fzm_log_quantizer_decode(k, code < 0 ? -code : code);
+    return code == 0 ? 0.0 : code < 0 ? -a : a;
+}
+
 FZM_HD double fzm_log_quantizer_bin(double inv_step, double magnitude)
 {
     return fzm_rint_f64(fzm_log2(magnitude) * inv_step);
 }
 
-/* is_f32: y is rounded to float32, x came from one. */
-FZM_HD bool fzm_log_quantizer_encode(const struct fzm_log_quantizer *k, double x, bool is_f32, int64_t *code)
+/* is_f32: y is rounded to float32, x came from one. *code is an integer; 0 for an outlier. No branches. */
+FZM_HD bool fzm_log_quantizer_encode(const struct fzm_log_quantizer *k, double x, bool is_f32, double *code)
 {
-    if (!(x >= k->lo && x <= k->hi))
-        return false;
     const double a = x < 0 ? -x : x;
-    if (a == 0) {
-        *code = 0;
-        return true;
-    }
-    if (a < k->tiny)
-        return false;
     const double c = fzm_log_quantizer_bin(k->inv_step, a) - k->k0 + 1.0;
-    if (!(c >= 1.0 && c < k->code_max))
-        return false;
-    double y = fzm_log_quantizer_decode(k, c);
-    if (is_f32)
-        y = (double)(float)y;
+    const double exact = fzm_log_quantizer_decode(k, c);
+    const double y = is_f32 ? (double)(float)exact : exact;
     /* y is within a factor of 2 of a when it passes, so that the difference is exact */
     const double d = a < y ? y - a : a - y;
-    if (!(d <= k->rel_bound * a))
-        return false;
-    *code = x < 0 ? -(int64_t)c : (int64_t)c;
-    return true;
+    const bool in_window = (x >= k->lo) & (x <= k->hi);
+    const bool is_close = (a >= k->tiny) & (c >= 1.0) & (c < k->code_max) & (d <= k->rel_bound * a);
+    const double magnitude = in_window & is_close ? c : 0.0;
+    *code = x < 0 ? -magnitude : magnitude;
+    return in_window & (is_close | (a == 0));
 }
 
 /* Quantiser of integers: x is a two's complement 64-bit word, of an unsigned type or sign-extended.

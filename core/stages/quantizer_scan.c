@@ -288,17 +288,30 @@ static void fixed_task(void *arg, size_t part, unsigned worker)
             atomic_store_explicit(&p->differs, true, memory_order_relaxed);
 }
 
-bool fzm_scan_is_fixed_point(const struct fzm_scan *s, const struct fzm_quantizer_params *params)
+/* The sample as an array of its type. */
+static void copy_sample(const struct fzm_scan *s, uint64_t sample[FZM_SAMPLE_MAX_ELEMS])
 {
-    struct pass p = pass_init(s);
-    uint64_t sample[FZM_SAMPLE_MAX_ELEMS];
     const size_t nbytes = fzm_dtype_nbytes(s->dtype);
-    p.params = params;
-    p.fns = fzm_quantizer_fns_get(params, s->dtype);
     for (size_t i = 0; i < s->n_sample; i++) {
         const uint32_t narrow = (uint32_t)s->sample[i];
         memcpy((char *)sample + i * nbytes, nbytes == 4 ? (const void *)&narrow : (const void *)&s->sample[i], nbytes);
     }
+}
+
+unsigned fzm_scan_sample_outliers(const struct fzm_scan *s, const struct fzm_quantizer_params *params)
+{
+    uint64_t sample[FZM_SAMPLE_MAX_ELEMS], codes[FZM_SAMPLE_MAX_ELEMS], bad[FZM_SAMPLE_MAX_ELEMS / 64];
+    copy_sample(s, sample);
+    return (unsigned)fzm_quantizer_fns_get(params, s->dtype).quantize(params, sample, s->n_sample, codes, bad);
+}
+
+bool fzm_scan_is_fixed_point(const struct fzm_scan *s, const struct fzm_quantizer_params *params)
+{
+    struct pass p = pass_init(s);
+    uint64_t sample[FZM_SAMPLE_MAX_ELEMS];
+    p.params = params;
+    p.fns = fzm_quantizer_fns_get(params, s->dtype);
+    copy_sample(s, sample);
     if (!block_is_fixed(&p, sample, s->n_sample))
         return false;
     fzm_pool_run(s->pool, (size_t)fzm_div_up(s->n_elems, PARTITION_N_ELEMS), fixed_task, &p);

@@ -52,6 +52,9 @@ double fzm_scan_min_magnitude(const struct fzm_scan *s);
 /* Whether coding with these params and decoding gives back every element. */
 bool fzm_scan_is_fixed_point(const struct fzm_scan *s, const struct fzm_quantizer_params *p);
 
+/* Sampled elements that are outliers with these params. */
+unsigned fzm_scan_sample_outliers(const struct fzm_scan *s, const struct fzm_quantizer_params *p);
+
 /* Sum of squared errors of coding with these params, in a fixed order, and the number of elements that
  * are no outliers. */
 double fzm_scan_squared_error(const struct fzm_scan *s, const struct fzm_quantizer_params *p, uint64_t *n_good);

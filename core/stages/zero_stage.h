@@ -46,17 +46,22 @@ static int shape(const void *params, const struct fzm_shape *in, struct fzm_shap
     return 0;
 }
 
-/* A worker's buffers: payloads of a whole group. */
+/* A worker's buffers; the payloads of a group (forward) or a chunk (inverse) follow. */
 struct slot {
     struct fzm_zero_slot zero;
-    uint8_t chunk[FZM_ZERO_MAX_CHUNK + 64];
-    uint8_t payloads[FZM_ZERO_GROUP_CHUNKS * FZM_ZERO_MAX_CHUNK + 64];
+    uint8_t bytes[];
 };
+
+static size_t slot_nbytes(uint64_t in_nbytes, uint32_t chunk_nbytes)
+{
+    const uint64_t group = (uint64_t)FZM_ZERO_GROUP_CHUNKS * chunk_nbytes;
+    const uint64_t n = fzm_zero_n_chunks(in_nbytes, chunk_nbytes) * chunk_nbytes;
+    return (sizeof(struct slot) + (size_t)(n < group ? n : group) + 127) / 64 * 64;
+}
 
 static size_t scratch(const void *params, const struct fzm_shape *in, unsigned n_threads)
 {
-    (void)params, (void)in;
-    return n_threads * sizeof(struct slot);
+    return n_threads * slot_nbytes(fzm_shape_nbytes(&in[0]), chunk_nbytes_of(params, in[0].dtype));
 }
 
 struct job {
@@ -65,7 +70,8 @@ struct job {
     uint32_t chunk_nbytes;
     uint64_t in_nbytes, n_chunks;
     uint8_t *array;
-    struct slot *slots;
+    uint8_t *slots;
+    size_t slot_nbytes;
     uint8_t *group_ends, *sizes, *payloads; /* forward */
     struct fzm_sequence sequence;
     struct fzm_zero_section section; /* inverse */
@@ -75,9 +81,9 @@ struct job {
 static void encode_group(void *arg, size_t group, unsigned worker)
 {
     struct job *const j = arg;
-    struct slot *const s = &j->slots[worker];
+    struct slot *const s = (void *)(j->slots + worker * j->slot_nbytes);
     const uint64_t first = (uint64_t)group * FZM_ZERO_GROUP_CHUNKS;
-    uint8_t *p = s->payloads;
+    uint8_t *p = s->bytes;
     for (uint64_t i = first; i < j->n_chunks && i < first + FZM_ZERO_GROUP_CHUNKS; i++) {
         const uint64_t at = i * j->chunk_nbytes, left = j->in_nbytes - at;
         const size_t n = left < j->chunk_nbytes ? (size_t)left : j->chunk_nbytes;
@@ -85,10 +91,10 @@ static void encode_group(void *arg, size_t group, unsigned worker)
         fzm_put_le16(j->sizes + 2 * i, (uint16_t)nbytes);
         p += nbytes;
     }
-    const size_t nbytes = (size_t)(p - s->payloads);
+    const size_t nbytes = (size_t)(p - s->bytes);
     const uint64_t offset = fzm_sequence_take(&j->sequence, group, nbytes);
     fzm_put_le32(j->group_ends + 4 * group, (uint32_t)(offset + nbytes));
-    memcpy(j->payloads + offset, s->payloads, nbytes);
+    memcpy(j->payloads + offset, s->bytes, nbytes);
 }
 
 static int forward(struct fzm_call *c)
@@ -103,6 +109,7 @@ static int forward(struct fzm_call *c)
     j.n_chunks = fzm_zero_n_chunks(j.in_nbytes, j.chunk_nbytes);
     j.array = c->in[0].data;
     j.slots = c->scratch;
+    j.slot_nbytes = slot_nbytes(j.in_nbytes, j.chunk_nbytes);
     c->out[0].nbytes = 0;
     if (j.in_nbytes == 0)
         return 0;
@@ -136,7 +143,7 @@ static int inverse_nbytes(const void *params, const struct fzm_buf *out, size_t 
 static void decode_group(void *arg, size_t group, unsigned worker)
 {
     struct job *const j = arg;
-    struct slot *const s = &j->slots[worker];
+    struct slot *const s = (void *)(j->slots + worker * j->slot_nbytes);
     const uint64_t first = (uint64_t)group * FZM_ZERO_GROUP_CHUNKS;
     const uint8_t *p, *end;
     bool good = fzm_zero_section_group(&j->section, group, &p, &end);
@@ -145,9 +152,9 @@ static void decode_group(void *arg, size_t group, unsigned worker)
         const size_t n = left < j->chunk_nbytes ? (size_t)left : j->chunk_nbytes;
         const size_t nbytes = fzm_get_le16(j->section.sizes + 2 * i);
         good = nbytes <= (size_t)(end - p) &&
-               fzm_zero_chunk_decode(j->kernels, p, nbytes, n, j->word, REPEATS, s->chunk, &s->zero);
+               fzm_zero_chunk_decode(j->kernels, p, nbytes, n, j->word, REPEATS, s->bytes, &s->zero);
         if (good)
-            memcpy(j->array + at, s->chunk, n);
+            memcpy(j->array + at, s->bytes, n);
         p += nbytes;
     }
     if (!good || p != end)
@@ -165,6 +172,7 @@ static int inverse(struct fzm_call *c)
     j.in_nbytes = c->in[0].nbytes;
     j.array = c->in[0].data;
     j.slots = c->scratch;
+    j.slot_nbytes = slot_nbytes(j.in_nbytes, j.chunk_nbytes);
     if (!fzm_zero_section_open(&j.section, c->out[0].data, c->out[0].nbytes, j.in_nbytes, j.chunk_nbytes))
         return fzm_err_set(c->err, FZM_ERR_CORRUPT, NAME ": section of %zu bytes does not hold %llu", c->out[0].nbytes,
                            (unsigned long long)j.in_nbytes);
