@@ -3,7 +3,8 @@
  *
  * Pipeline record (docs/format.md)
  *   varint n_nodes, 1..32; nodes in topological order, each:
- *     varint stage id << 2 | min(layout version - 1, 3) [| varint layout version - 4, if that is 3] | varint mask | params | sources
+ *     varint stage id << 3 | min(layout version - 1, 3) << 1 | (mask != 0) [| varint layout version - 4]
+ *     [| varint mask | params | sources]
  *   mask bit 0: sources are listed, one byte for each input of the stage: 0 absent, 1 the chunk,
  *     else 2 + 4 * node + port with node before this one. Without it input 0 is port 0 of the node before
  *     (node 0: the chunk) and the other inputs are absent; a writer lists sources only if they differ.
@@ -238,10 +239,11 @@ void fzm_graph_write(const struct fzm_graph *graph, int with_runtime, struct fzm
             if (is_written(n, j, with_runtime))
                 mask |= UINT64_C(2) << j;
         const unsigned version = n->stage->version - 1u;
-        fzm_write_varint(w, (uint64_t)n->stage->id << 2 | (version < 3 ? version : 3));
+        fzm_write_varint(w, (uint64_t)n->stage->id << 3 | (version < 3 ? version : 3) << 1 | (mask != 0));
         if (version >= 3)
             fzm_write_varint(w, version - 3);
-        fzm_write_varint(w, mask);
+        if (mask)
+            fzm_write_varint(w, mask);
         for (unsigned j = 0; j < n->stage->n_params; j++) {
             const double v = fzm_params_get(n->stage, n->params.bytes, j);
             if (!(mask >> j & 2))
@@ -260,10 +262,11 @@ void fzm_graph_write(const struct fzm_graph *graph, int with_runtime, struct fzm
     }
 }
 
-static int read_stage(struct fzm_node *n, struct fzm_reader *r, struct fzm_err *err)
+static int read_stage(struct fzm_node *n, struct fzm_reader *r, bool *has_mask, struct fzm_err *err)
 {
-    const uint64_t head = fzm_read_varint(r), id = head >> 2;
-    const uint64_t version = 1 + (head & 3) + ((head & 3) == 3 ? fzm_read_varint(r) : 0);
+    const uint64_t head = fzm_read_varint(r), id = head >> 3, low = head >> 1 & 3;
+    const uint64_t version = 1 + low + (low == 3 ? fzm_read_varint(r) : 0);
+    *has_mask = head & 1;
     if (r->bad)
         return fzm_err_set(err, FZM_ERR_CORRUPT, "pipeline record is cut or malformed");
     n->stage = id <= UINT16_MAX ? fzm_stage_by_id((unsigned)id) : NULL;
@@ -283,9 +286,10 @@ static int read_stage(struct fzm_node *n, struct fzm_reader *r, struct fzm_err *
 static int read_node(struct fzm_graph *graph, unsigned i, struct fzm_reader *r, struct fzm_err *err)
 {
     struct fzm_node *const n = &graph->nodes[i];
-    FZM_TRY(read_stage(n, r, err));
+    bool has_mask;
+    FZM_TRY(read_stage(n, r, &has_mask, err));
     const struct fzm_stage *const stage = n->stage;
-    const uint64_t mask = fzm_read_varint(r);
+    const uint64_t mask = has_mask ? fzm_read_varint(r) : 0;
     if (!r->bad && mask >> 1 >> stage->n_params != 0)
         return fzm_err_set(err, FZM_ERR_CORRUPT, "%s: record of params that it does not have", stage->name);
     fzm_params_init(stage, n->params.bytes);

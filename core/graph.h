@@ -66,8 +66,8 @@ int fzm_graph_shapes(const struct fzm_graph *graph, const struct fzm_shape *inpu
                      struct fzm_shape shapes[][FZM_MAX_PORTS], struct fzm_err *err);
 
 /* The graph as bytes (stream header and compiled words share this form; docs/format.md):
- *   varint n_nodes, then per node: varint stage id << 2 | min(version - 1, 3) [; varint version - 4];
- *   varint mask; set params; sources.
+ *   varint n_nodes, then per node: varint stage id << 3 | min(version - 1, 3) << 1 | (mask != 0); varint
+ *   version - 4 if that was 3; and if mask is not 0: varint mask; set params; sources.
  *   Bit 0 of mask: sources are listed (else: input 0 is port 0 of the node before, or @input for node 0, the
  *   other inputs absent). Bit 1+i: param i differs from its default and follows, in schema order: u32, bool
  *   and enum as varint; f64 as u8 k (0..8) and its k most significant bytes, low first (the others are 0).

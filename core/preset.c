@@ -20,7 +20,8 @@ static const char fast_json[] =
     "    {\"type\": \"RRE\", \"inputs\": [\"pred.modes\"]},\n"
     "    {\"type\": \"BitLorenzo\", \"inputs\": [\"quant.outlier_mask\", \"@input\"]},\n"
     "    {\"type\": \"RZE\"},\n"
-    "    {\"type\": \"RRE\", \"inputs\": [\"quant.outlier_vals\"]}\n"
+    "    {\"type\": \"Difference\", \"inputs\": [\"quant.outlier_vals\"]},\n"
+    "    {\"type\": \"RZE\"}\n"
     "  ]\n"
     "}\n";
 
@@ -31,7 +32,7 @@ static const char balanced_json[] =
     "    {\"name\": \"quant\", \"type\": \"Quantizer\"},\n"
     "    {\"name\": \"pred\", \"type\": \"AdaptiveLorenzo\", "
     "\"inputs\": [\"quant.codes\", \"quant.outlier_mask\"], "
-    "\"tile\": 4096, \"cost\": \"planes\"},\n"
+    "\"tile\": 4096},\n"
     "    {\"type\": \"Negabinary\"},\n"
     "    {\"type\": \"Bitshuffle\"},\n"
     "    {\"type\": \"RZE\"},\n"
@@ -40,7 +41,8 @@ static const char balanced_json[] =
     "    {\"type\": \"RRE\", \"inputs\": [\"pred.modes\"]},\n"
     "    {\"type\": \"BitLorenzo\", \"inputs\": [\"quant.outlier_mask\", \"@input\"]},\n"
     "    {\"type\": \"RZE\"},\n"
-    "    {\"type\": \"RRE\", \"inputs\": [\"quant.outlier_vals\"]}\n"
+    "    {\"type\": \"Difference\", \"inputs\": [\"quant.outlier_vals\"]},\n"
+    "    {\"type\": \"RZE\"}\n"
     "  ]\n"
     "}\n";
 
@@ -48,7 +50,7 @@ static const char lossless_json[] =
     "{\n"
     "  \"fzm\": 1,\n"
     "  \"stages\": [\n"
-    "    {\"name\": \"pred\", \"type\": \"AdaptiveLorenzo\", \"tile\": 4096, \"cost\": \"planes\"},\n"
+    "    {\"name\": \"pred\", \"type\": \"AdaptiveLorenzo\", \"tile\": 4096},\n"
     "    {\"type\": \"Negabinary\"},\n"
     "    {\"type\": \"Bitshuffle\"},\n"
     "    {\"type\": \"RZE\"},\n"

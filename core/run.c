@@ -32,6 +32,15 @@ static struct fzm_buf *source_of(struct run *r, struct fzm_source s)
     return s.node < 0 ? &r->input : &r->ports[s.node][s.port];
 }
 
+/* Whether the length of a port depends on the data: by itself, or because its stage's input does. */
+static bool is_variable(const struct fzm_graph *g, struct fzm_source s)
+{
+    for (; s.node >= 0; s = g->nodes[s.node].in[0])
+        if (g->nodes[s.node].stage->out[s.port].flags & FZM_PORT_VARIABLE)
+            return true;
+    return false;
+}
+
 static int stage_error(struct run *r, unsigned node, int code)
 {
     if (code < 0 && r->ctx->err.code == 0)
@@ -140,7 +149,8 @@ static int finish_outputs(struct run *r, unsigned node)
             return fzm_err_set(&r->ctx->err, FZM_ERR_INTERNAL, "%s: port %s has %zu bytes, its bound is %zu",
                                n->stage->name, n->stage->out[j].name, b->nbytes, b->cap);
         fzm_arena_touch(&r->ctx->arena, b->data, b->nbytes);
-        if (n->stage->out[j].flags & FZM_PORT_VARIABLE)
+        const struct fzm_source port = {(int8_t)node, (uint8_t)j};
+        if (is_variable(r->graph, port))
             b->shape = fzm_shape_1d(b->shape.dtype, b->nbytes / fzm_dtype_nbytes(b->shape.dtype));
     }
     return 0;
@@ -332,7 +342,7 @@ static int prepare_rebuilt(struct run *r, unsigned node, unsigned *n_rebuilt, un
         if (src.node < 0 || (j == 0 && skip_first))
             continue;
         struct fzm_buf *const b = &r->ports[src.node][src.port];
-        const bool variable = r->graph->nodes[src.node].stage->out[src.port].flags & FZM_PORT_VARIABLE;
+        const bool variable = is_variable(r->graph, src);
         size_t nbytes;
         FZM_TRY(inverse_input_nbytes(r, node, j, &b->shape, variable, &nbytes));
         FZM_TRY(get_block(r, b, nbytes));
@@ -400,7 +410,8 @@ static int load_sections(struct run *r, const struct fzm_stream *s)
         const struct fzm_section *const section = &s->sections[i];
         const struct fzm_stage *const stage = s->graph.nodes[section->node].stage;
         struct fzm_buf *const b = &r->ports[section->node][section->port];
-        const bool variable = stage->out[section->port].flags & FZM_PORT_VARIABLE;
+        const struct fzm_source port = {(int8_t)section->node, section->port};
+        const bool variable = is_variable(&s->graph, port);
         if (!variable && section->nbytes != fzm_shape_nbytes(&b->shape))
             return fzm_err_set(&r->ctx->err, FZM_ERR_CORRUPT, "%s: section %s has %llu bytes instead of %zu", stage->name,
                                stage->out[section->port].name, (unsigned long long)section->nbytes,

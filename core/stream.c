@@ -2,11 +2,10 @@
 /* Stream layout (all little-endian; docs/format.md):
  *   0  "FZM", u8 format version
  *   4  u8 bytes of the header / 4
- *   5  u8 flags: bit 0 elements are big-endian, bit 1 stored; others 0
- *   6  u8 element type | number of axes << 4
- *   7  axes as varints, slowest first
+ *   5  u8 element type | (number of axes - 1) << 4 | big-endian << 6 | stored << 7
+ *   6  axes as varints, slowest first
  *      unless stored: u8 mode; f64 bound unless lossless; graph record (graph.h);
- *                     section sizes as varints, in order of node and port, each as long as the
+ *                     sizes of the sections but the first, in order of node and port, each as long as the
  *                     varint of the array's bytes: so the header's length does not depend on the data
  *      u64 payload hash: sum of the XXH64s of each 16 KiB of the payload (the last may be shorter), seeded
  *          with the block's index, so that blocks are hashed in parallel
@@ -20,7 +19,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-enum { FLAG_BIG_ENDIAN = 1, FLAG_STORED = 2, HASH_BLOCK_NBYTES = 16384 };
+enum { FLAG_BIG_ENDIAN = 64, FLAG_STORED = 128, HASH_BLOCK_NBYTES = 16384 };
 
 static uint64_t hash_payload(const uint8_t *payload, uint64_t nbytes)
 {
@@ -138,8 +137,8 @@ int fzm_stream_write(struct fzm_stream *s, const struct fzm_graph *original, voi
     fzm_write_bytes(&w, "FZM", 3);
     fzm_write_u8(&w, FZM_FORMAT_VERSION);
     fzm_write_u8(&w, 0); /* length, set below */
-    fzm_write_u8(&w, (uint8_t)((s->big_endian ? FLAG_BIG_ENDIAN : 0) | (s->stored ? FLAG_STORED : 0)));
-    fzm_write_u8(&w, (uint8_t)(s->shape.dtype | axes << 4));
+    fzm_write_u8(&w, (uint8_t)(s->shape.dtype | (axes - 1) << 4 | (s->big_endian ? FLAG_BIG_ENDIAN : 0) |
+                               (s->stored ? FLAG_STORED : 0)));
     for (unsigned i = 4 - axes; i < 4; i++)
         fzm_write_varint(&w, s->shape.dims[i]);
     if (!s->stored) {
@@ -148,7 +147,7 @@ int fzm_stream_write(struct fzm_stream *s, const struct fzm_graph *original, voi
         if (s->mode != FZM_LOSSLESS)
             fzm_write_le64(&w, bits_of(s->bound));
         fzm_graph_write(&s->graph, 1, &w);
-        for (unsigned i = 0; i < s->n_sections; i++)
+        for (unsigned i = 1; i < s->n_sections; i++)
             write_size(&w, s->sections[i].nbytes, fzm_shape_nbytes(&s->shape));
     }
 
@@ -186,10 +185,12 @@ int fzm_stream_write(struct fzm_stream *s, const struct fzm_graph *original, voi
 
 static int read_shape(struct fzm_stream *s, struct fzm_reader *r, struct fzm_err *err)
 {
-    const unsigned b = fzm_read_u8(r), axes = b >> 4;
+    const unsigned b = fzm_read_u8(r), axes = (b >> 4 & 3) + 1;
     s->shape = fzm_shape_1d((int)(b & 15), 0);
-    if (r->bad || (b & 15) >= FZM_BYTES || axes < 1 || axes > 4)
-        return fzm_err_set(err, FZM_ERR_CORRUPT, "stream header: invalid element type or number of axes");
+    s->big_endian = (b & FLAG_BIG_ENDIAN) != 0;
+    s->stored = (b & FLAG_STORED) != 0;
+    if (r->bad || (b & 15) >= FZM_BYTES)
+        return fzm_err_set(err, FZM_ERR_CORRUPT, "stream header: unknown element type %u", b & 15);
     uint64_t n = 1;
     for (unsigned i = 4 - axes; i < 4; i++) {
         const uint64_t extent = fzm_read_varint(r);
@@ -206,8 +207,12 @@ static int read_shape(struct fzm_stream *s, struct fzm_reader *r, struct fzm_err
 static int read_sections(struct fzm_stream *s, struct fzm_reader *r, const uint8_t *begin, size_t in_nbytes,
                          struct fzm_err *err)
 {
-    for (unsigned i = 0; i < s->n_sections; i++)
+    uint64_t rest = 0;
+    for (unsigned i = 1; i < s->n_sections; i++) {
         s->sections[i].nbytes = read_size(r);
+        r->bad |= s->sections[i].nbytes > in_nbytes; /* so that the sum cannot overflow */
+        rest += s->sections[i].nbytes;
+    }
     s->payload_hash = fzm_read_le64(r);
     const size_t n_pad = (size_t)(r->end - r->p);
     for (size_t i = 0; !r->bad && i < n_pad; i++)
@@ -222,19 +227,14 @@ static int read_sections(struct fzm_stream *s, struct fzm_reader *r, const uint8
                                (unsigned long long)s->payload_nbytes, fzm_shape_nbytes(&s->shape));
         return 0;
     }
-    uint64_t left = s->payload_nbytes;
+    if (rest > s->payload_nbytes)
+        return fzm_err_set(err, FZM_ERR_CORRUPT, "stream of %zu bytes is cut: its sections have more", in_nbytes);
+    s->sections[0].nbytes = s->payload_nbytes - rest;
     const uint8_t *p = begin + s->header_nbytes;
     for (unsigned i = 0; i < s->n_sections; i++) {
-        if (s->sections[i].nbytes > left)
-            return fzm_err_set(err, FZM_ERR_CORRUPT, "stream is cut: section %u reaches beyond its %zu bytes", i,
-                               in_nbytes);
         s->sections[i].data = p;
         p += s->sections[i].nbytes;
-        left -= s->sections[i].nbytes;
     }
-    if (left != 0)
-        return fzm_err_set(err, FZM_ERR_CORRUPT, "stream has %llu bytes after its last section",
-                           (unsigned long long)left);
     return 0;
 }
 
@@ -260,11 +260,8 @@ int fzm_stream_read(struct fzm_stream *s, const void *in, size_t in_nbytes, bool
     memset(s, 0, sizeof *s);
     FZM_TRY(read_front(s, begin, in_nbytes, err));
     struct fzm_reader r = {begin + 5, begin + s->header_nbytes - 4, false};
-    const unsigned flags = fzm_read_u8(&r);
-    if (begin[3] == 0 || (flags & ~3u))
-        return fzm_err_set(err, FZM_ERR_CORRUPT, "stream header has unknown flags");
-    s->big_endian = flags & FLAG_BIG_ENDIAN;
-    s->stored = (flags & FLAG_STORED) != 0;
+    if (begin[3] == 0)
+        return fzm_err_set(err, FZM_ERR_CORRUPT, "stream header: there is no format version 0");
     FZM_TRY(read_shape(s, &r, err));
     if (!s->stored) {
         s->mode = fzm_read_u8(&r);

@@ -157,7 +157,7 @@ static const struct bad_case {
     {LOSSY("{'type':'Quantizer','mode':'pips'}"), FZM_ERR_CONFIG,
      "\"mode\" is \"pips\"; expected one of: pipeline, abs"},
     {PLAIN("{'type':'AdaptiveLorenzo','cost':'plane'}"), FZM_ERR_CONFIG,
-     "\"cost\" is \"plane\" (did you mean \"planes\"?); expected one of: bitpack, planes"},
+     "\"cost\" is \"plane\" (did you mean \"planes\"?); expected one of: auto, bitpack, planes"},
     {PLAIN("{'type':'AdaptiveLorenzo','cost':true}"), FZM_ERR_CONFIG,
      "\"cost\" is true or false; expected one of"},
     /* names and inputs */

@@ -75,6 +75,20 @@ static uint8_t *block_new(size_t nbytes, int junk)
     return block;
 }
 
+/* Scratch with a canary behind it; one block serves all calls: what one leaves is junk for the next. */
+static uint8_t *scratch_get(size_t nbytes)
+{
+    static uint8_t *block;
+    static size_t cap;
+    if (!block || nbytes > cap) {
+        free(block);
+        cap = nbytes + nbytes / 2;
+        block = block_new(cap, JUNK);
+    }
+    memset(block + nbytes, CANARY, CANARY_NBYTES);
+    return block;
+}
+
 static bool block_intact(const uint8_t *block, size_t nbytes)
 {
     for (size_t i = 0; i < CANARY_NBYTES; i++)
@@ -111,14 +125,13 @@ static int encode(const struct trial *t, const struct variant *v, struct encoded
     memcpy(in, t->in, sizeof in);
     struct fzm_call call = {e->params, in, e->out, NULL, pools[v->n_threads], &err, t->fill};
     size_t scratch_size = scratch_nbytes(t, e->params, v->n_threads);
-    uint8_t *scratch = block_new(scratch_size, JUNK);
+    uint8_t *scratch = scratch_get(scratch_size);
     call.scratch = scratch;
     int code = s->resolve ? s->resolve(e->params, &call) : 0;
     if (code == 0)
         code = s->shape(e->params, t->shapes, shapes, &err);
     CHECK(block_intact(scratch, scratch_size), "%s: resolve writes behind its scratch",
           trial_name(t, v->name));
-    free(scratch);
     if (code != 0)
         return code;
     for (unsigned i = 0; i < s->n_out; i++)
@@ -132,12 +145,11 @@ static int encode(const struct trial *t, const struct variant *v, struct encoded
         e->out[i].shape = shapes[i];
     }
     scratch_size = scratch_nbytes(t, e->params, v->n_threads);
-    scratch = block_new(scratch_size, JUNK);
+    scratch = scratch_get(scratch_size);
     call.scratch = scratch;
     code = s->forward(&call);
     CHECK(block_intact(scratch, scratch_size), "%s: forward writes behind its scratch",
           trial_name(t, v->name));
-    free(scratch);
     /* a param may promise what the data does not keep (Bitpack's nbits): an error that says so */
     CHECK(code == 0 || (code == FZM_ERR_CONFIG && t->scheme > 0 && err.text[0]), "%s: forward fails: %s",
           trial_name(t, v->name), err.text);
@@ -188,7 +200,7 @@ static int decode(const struct trial *t, const struct variant *v, const struct e
         in[i].nbytes = in[i].cap = nbytes;
     }
     const size_t scratch_size = scratch_nbytes(t, e->params, v->n_threads);
-    uint8_t *const scratch = block_new(scratch_size, JUNK);
+    uint8_t *const scratch = scratch_get(scratch_size);
     struct fzm_call call = {e->params, in, sections, scratch, pools[v->n_threads], &err, NULL};
     const int code = s->inverse(&call);
     CHECK(block_intact(scratch, scratch_size), "%s: inverse writes behind its scratch",
@@ -197,7 +209,6 @@ static int decode(const struct trial *t, const struct variant *v, const struct e
         if (restored[i])
             CHECK(block_intact(restored[i], in[i].nbytes), "%s: inverse writes behind input %u",
                   trial_name(t, v->name), i);
-    free(scratch);
     CHECK(hostile || code == 0, "%s: inverse fails: %s", trial_name(t, v->name), err.text);
     return code;
 }

@@ -195,7 +195,7 @@ static int accepts(const struct fzm_call *calls)
     const struct fzm_adaptive_lorenzo_params *const lorenzo = calls[1].params;
     const struct fzm_adaptive_bitpack_params *const pack = calls[2].params;
     /* a mask from elsewhere, or none, makes other predictions */
-    return lorenzo->tile == 0 && lorenzo->cost == FZM_TILE_COST_BITPACK && pack->block_size == 32 &&
+    return lorenzo->tile == 0 && fzm_adaptive_lorenzo_cost(lorenzo) == FZM_TILE_COST_BITPACK && pack->block_size == 32 &&
            calls[0].in[0].shape.dtype <= FZM_F64 && geometry_works(calls, lorenzo->geometry) &&
            calls[1].in[1].data == calls[0].out[1].data;
 }

@@ -22,9 +22,8 @@ enum { TILE = 4096, TASK_TILES = 16 };
 
 struct slot {
     int64_t elems[TILE], codes[TILE], residuals[TILE];
-    uint8_t planes[8 * TILE + 64];
-    struct fzm_zero_slot zero;
-    uint8_t payloads[TASK_TILES * 8 * TILE + 64];
+    uint8_t planes[8 * TILE];
+    uint8_t payloads[TASK_TILES * 8 * TILE + 128];
 };
 
 struct job {
@@ -143,9 +142,8 @@ static size_t encode_tile(struct job *j, struct slot *s, uint64_t tile, uint8_t 
     if (any == 0)
         return 0;
     const unsigned first = (unsigned)(8 * j->code_nbytes) - fzm_bit_length(any);
-    memset(s->planes, 0, first * (TILE / 8));
     j->shuffle->split[fzm_shuffle_index(j->code_nbytes)](s->residuals, TILE, first, s->planes);
-    return fzm_zero_chunk_encode(j->zero, s->planes, TILE * j->code_nbytes, 1, false, p, &s->zero);
+    return fzm_zero_chunk_encode(j->zero, s->planes, TILE * j->code_nbytes, 1, false, first, p);
 }
 
 static void encode_task(void *arg, size_t task, unsigned worker)
@@ -170,17 +168,6 @@ static void encode_task(void *arg, size_t task, unsigned worker)
     memcpy(j->payloads + offset, s->payloads, nbytes);
 }
 
-static bool is_zero(const uint8_t *p, size_t nbytes)
-{
-    uint64_t any = 0;
-    for (size_t i = 0; i < nbytes; i += 8) {
-        uint64_t v;
-        memcpy(&v, p + i, 8);
-        any |= v;
-    }
-    return any == 0;
-}
-
 /* Elements from the values of a tile. */
 static void store_tile(const struct job *j, struct slot *s, const struct fzm_tile_at *at)
 {
@@ -197,19 +184,18 @@ static void store_tile(const struct job *j, struct slot *s, const struct fzm_til
 static bool decode_tile(const struct job *j, struct slot *s, uint64_t tile, const uint8_t *p, size_t nbytes)
 {
     const struct fzm_tile_at at = fzm_tiling_at(&j->tiling, tile);
-    const unsigned mode = fzm_tile_mode_get(j->modes, tile), n_planes = (unsigned)(8 * j->code_nbytes);
+    const unsigned mode = fzm_tile_mode_get(j->modes, tile);
+    unsigned first;
     int64_t origin = 0;
     memcpy(&origin, j->origins + tile * j->code_nbytes, j->code_nbytes);
     if (mode >= fzm_tile_n_modes(&j->tiling) ||
-        !fzm_zero_chunk_decode(j->zero, p, nbytes, TILE * j->code_nbytes, 1, false, s->planes, &s->zero))
+        !fzm_zero_chunk_decode(j->zero, p, nbytes, fzm_zero_section_has_slack(&j->section, p + nbytes),
+                               TILE * j->code_nbytes, 1, false, s->planes, &first))
         return false;
     if (nbytes == 0) {
         memset(s->residuals, 0, TILE * j->code_nbytes);
         j->lorenzo->inverse(s->residuals, origin, 0, &j->tiling, s->codes);
     } else {
-        unsigned first = 0;
-        while (first < n_planes && is_zero(s->planes + first * (TILE / 8), TILE / 8))
-            first++;
         j->shuffle->join[fzm_shuffle_index(j->code_nbytes)](s->planes, TILE, first, s->residuals);
         undo_negabinary(s->residuals, j->code_nbytes);
         j->lorenzo->inverse(s->residuals, origin, mode, &j->tiling, s->codes);
@@ -242,7 +228,7 @@ static bool accepts_tail(const struct fzm_call *calls)
     const struct fzm_bitshuffle_params *const shuffle = calls[2].params;
     const struct fzm_zero_code_params *const zero = calls[3].params;
     struct fzm_tiling t;
-    return lorenzo->tile == 1 && lorenzo->cost == FZM_TILE_COST_PLANES && shuffle->block_size == 0 &&
+    return lorenzo->tile == 1 && fzm_adaptive_lorenzo_cost(lorenzo) == FZM_TILE_COST_PLANES && shuffle->block_size == 0 &&
            shuffle->element_nbytes == 0 && zero->word <= 1 && zero->chunk_size == 0 &&
            (lorenzo->geometry == FZM_GEOMETRY_AUTO ||
             fzm_tiling_init(&t, &calls[0].in[0].shape, TILE, (int)lorenzo->geometry));

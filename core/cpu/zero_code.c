@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Chunks of RZE and RRE: bitmap levels and words put together and taken apart. */
+/* Chunks of RZE and RRE: segments put together and taken apart. Words of 1 byte of RZE, which carry the bit
+ * planes, go through the kernels; other words and RRE through plain loops. */
 #define KERNELS fzm_zero_kernels_c
 #include "zero_kernels.h"
 
@@ -17,163 +18,245 @@ const struct fzm_zero_kernels *fzm_zero_kernels_get(void)
     return &fzm_zero_kernels_c;
 }
 
-/* Words of 2, 4 or 8 bytes, and RRE: the general, plain way. Returns the bytes of the kept words. */
-static size_t keep_words(const uint8_t *src, size_t n_words, unsigned word, bool repeats, uint8_t *bitmap, uint8_t *dst)
+static inline uint64_t load_word(const uint8_t *p, unsigned word)
 {
-    static const uint8_t zero[8];
-    uint8_t *p = dst;
-    memset(bitmap, 0, (n_words + 7) / 8);
-    for (size_t i = 0; i < n_words; i++) {
-        const uint8_t *const w = src + i * word;
-        if (memcmp(w, repeats && i ? w - word : zero, word) == 0)
-            continue;
-        bitmap[i / 8] = (uint8_t)(bitmap[i / 8] | 1u << (i % 8));
-        memcpy(p, w, word);
-        p += word;
+    uint64_t v = 0;
+    memcpy(&v, p, word);
+    return v;
+}
+
+/* Marks and moves n words of a segment; called with a constant word. before: the word before the segment. */
+static inline uint32_t mark_words(const uint8_t *src, uint32_t n, unsigned word, bool repeats, uint64_t before,
+                                  uint8_t *bitmap)
+{
+    uint32_t n_kept = 0;
+    memset(bitmap, 0, FZM_ZERO_SEGMENT_WORDS / 8);
+    for (uint32_t i = 0; i < n; i++) {
+        const uint64_t v = load_word(src + (size_t)i * word, word);
+        const unsigned is_kept = v != before;
+        bitmap[i / 8] = (uint8_t)(bitmap[i / 8] | is_kept << (i % 8));
+        n_kept += is_kept;
+        before = repeats ? v : 0;
     }
+    return n_kept;
+}
+
+static inline uint8_t *keep_words(const uint8_t *src, const uint8_t *bitmap, uint32_t n, unsigned word, uint8_t *p)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (bitmap[i / 8] >> (i % 8) & 1) {
+            memcpy(p, src + (size_t)i * word, word);
+            p += word;
+        }
+    return p;
+}
+
+static inline const uint8_t *place_words(const uint8_t *p, const uint8_t *bitmap, uint32_t n, unsigned word, bool repeats,
+                                         uint64_t before, uint8_t *dst)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        const bool is_kept = bitmap[i / 8] >> (i % 8) & 1;
+        const uint64_t v = is_kept ? load_word(p, word) : before;
+        p += is_kept ? word : 0;
+        memcpy(dst + (size_t)i * word, &v, word);
+        before = repeats ? v : 0;
+    }
+    return p;
+}
+
+#define FOR_WORD(word, call)     \
+    switch (word) {              \
+    case 1: call(1) break;       \
+    case 2: call(2) break;       \
+    case 4: call(4) break;       \
+    default: call(8)             \
+    }
+
+static size_t encode_words(const uint8_t *src, uint32_t n, unsigned word, bool repeats, uint64_t before, uint8_t *dst,
+                           unsigned *mode)
+{
+    uint8_t bitmap[FZM_ZERO_SEGMENT_WORDS / 8 + FZM_ZERO_SLACK_NBYTES];
+    struct levels l;
+    uint32_t n_kept = 0;
+#define MARK(w) n_kept = mark_words(src, n, w, repeats, before, bitmap);
+    FOR_WORD(word, MARK)
+    levels_init(&l, bitmap);
+    *mode = fzm_zero_choose(n, n * word, n_kept, l.nbytes, n_kept * word);
+    if (*mode == FZM_ZERO_NONE)
+        return 0;
+    if (*mode == FZM_ZERO_WORDS) {
+        memcpy(dst, src, (size_t)n * word);
+        return (size_t)n * word;
+    }
+    uint8_t *p = levels_write(&l, bitmap, n, *mode, dst);
+#define KEEP(w) p = keep_words(src, bitmap, n, w, p);
+    FOR_WORD(word, KEEP)
     return (size_t)(p - dst);
 }
 
-/* Reduces the levels above the first: fills slot->head from its end backwards, last level first in the
- * stream. Returns where the head begins in slot->head. */
-static size_t encode_levels(const struct fzm_zero_kernels *k, const uint32_t *level, unsigned n_levels,
-                            struct fzm_zero_slot *slot)
+/* Returns the bytes used, 0 if they are damaged. */
+static size_t decode_words(const uint8_t *src, size_t nbytes, uint32_t n, unsigned mode, unsigned word, bool repeats,
+                           uint64_t before, uint8_t *dst)
 {
-    /* level i's kept bytes are known before those of level i + 1, which stand in front of them */
-    size_t at = sizeof slot->head - 64;
-    const uint8_t *bytes = slot->bitmap;
-    for (unsigned i = 0; i + 1 < n_levels; i++) {
-        uint8_t *const up = slot->level[i % 2];
-        uint8_t *const kept = slot->words; /* not in use yet: words are written after the levels */
-        k->mark_changed(bytes, level[i], up);
-        const size_t n = k->compress(bytes, level[i], up, kept);
-        at -= n;
-        memcpy(slot->head + at, kept, n);
-        bytes = up;
-    }
-    at -= level[n_levels - 1];
-    memcpy(slot->head + at, bytes, level[n_levels - 1]);
-    return at;
+    uint8_t bitmap[FZM_ZERO_SEGMENT_WORDS / 8];
+    const uint8_t *const end = src + nbytes;
+    const uint8_t *p = levels_read(src, end, n, mode, bitmap);
+    uint32_t n_kept = 0;
+    for (unsigned i = 0; p && i < sizeof bitmap; i += 8)
+        n_kept += count_bits(fzm_get_le64(bitmap + i));
+    if (!p || (size_t)(end - p) < (size_t)n_kept * word)
+        return 0;
+#define PLACE_WORDS(w) p = place_words(p, bitmap, n, w, repeats, before, dst);
+    FOR_WORD(word, PLACE_WORDS)
+    return (size_t)(p - src);
+}
+
+/* Segments of a chunk. */
+struct frame {
+    uint32_t n_words, n_segments, segment_nbytes, n_left;
+};
+
+static struct frame frame_of(size_t n, unsigned word)
+{
+    struct frame f;
+    f.n_words = (uint32_t)(n / word);
+    f.n_left = (uint32_t)(n % word);
+    f.segment_nbytes = FZM_ZERO_SEGMENT_WORDS * word;
+    f.n_segments = (f.n_words + FZM_ZERO_SEGMENT_WORDS - 1) / FZM_ZERO_SEGMENT_WORDS;
+    return f;
+}
+
+static uint32_t words_of(const struct frame *f, uint32_t segment)
+{
+    const uint32_t left = f->n_words - segment * FZM_ZERO_SEGMENT_WORDS;
+    return left < FZM_ZERO_SEGMENT_WORDS ? left : FZM_ZERO_SEGMENT_WORDS;
+}
+
+static size_t store_chunk(const uint8_t *src, size_t n, size_t n_zero, uint8_t *dst)
+{
+    memset(dst, 0, n_zero);
+    memcpy(dst + n_zero, src + n_zero, n - n_zero);
+    return n;
 }
 
 size_t fzm_zero_chunk_encode(const struct fzm_zero_kernels *k, const uint8_t *src, size_t n, unsigned word, bool repeats,
-                             uint8_t *dst, struct fzm_zero_slot *slot)
+                             unsigned n_lead, uint8_t *dst)
 {
-    const size_t n_words = n / word, n_left = n % word;
-    uint32_t level[FZM_ZERO_MAX_LEVELS];
-    const unsigned n_levels = fzm_zero_levels((uint32_t)n_words, level);
-    const bool bytes = word == 1 && !repeats;
-    size_t n_kept = 0;
-    if (bytes)
-        n_kept = k->mark_nonzero(src, n, slot->bitmap);
-    else
-        n_kept = keep_words(src, n_words, word, repeats, slot->bitmap, slot->words);
-    if (n_kept == 0 && n_left == 0)
-        return 0;
-    if (n_kept + n_left >= n) {
-        memcpy(dst, src, n);
-        return n;
-    }
-    size_t head = sizeof slot->head - 64;
-    if (n_words > 0) {
-        struct fzm_zero_slot *const s = slot;
-        head = encode_levels(k, level, n_levels, s);
-    }
-    const size_t head_nbytes = sizeof slot->head - 64 - head;
-    if (head_nbytes + n_kept + n_left >= n) {
-        memcpy(dst, src, n);
-        return n;
-    }
-    memcpy(dst, slot->head + head, head_nbytes);
-    if (bytes)
-        k->compress(src, n, slot->bitmap, dst + head_nbytes);
-    else
-        keep_words(src, n_words, word, repeats, slot->bitmap, dst + head_nbytes);
-    memcpy(dst + head_nbytes + n_kept, src + n_words * word, n_left);
-    return head_nbytes + n_kept + n_left;
-}
-
-/* A level from the one above it: marked bytes are read, the others repeat the byte before. */
-static bool decode_level(const uint8_t *up, uint32_t n, const uint8_t **src, const uint8_t *end, uint8_t *to)
-{
-    const uint8_t *p = *src;
-    uint8_t last = 0;
-    for (uint32_t i = 0; i < n; i += 8) {
-        const unsigned bits = up[i / 8];
-        const uint32_t m = n - i < 8 ? n - i : 8;
-        if (bits == 0) {
-            memset(to + i, last, m);
-            continue;
+    const struct frame f = frame_of(n, word);
+    const size_t n_zero = (size_t)n_lead * f.segment_nbytes;
+    unsigned modes[FZM_ZERO_MAX_SEGMENTS];
+    uint8_t tail[FZM_ZERO_SEGMENT_WORDS], *p = NULL;
+    for (uint32_t i = n_lead; i < f.n_segments; i++) {
+        const uint32_t n_words = words_of(&f, i);
+        const uint8_t *from = src + (size_t)i * f.segment_nbytes;
+        uint8_t *to = p;
+        if (!p) { /* the head's size is known at the first segment that is not empty */
+            n_lead = i;
+            to = dst + fzm_zero_head_nbytes(f.n_segments, n_lead);
         }
-        if ((size_t)(end - p) < count_bits(bits))
-            return false;
-        for (uint32_t b = 0; b < m; b++)
-            to[i + b] = last = bits >> b & 1 ? *p++ : last;
-    }
-    *src = p;
-    return true;
-}
-
-static size_t popcount_bytes(const uint8_t *p, size_t n)
-{
-    size_t count = 0;
-    size_t i = 0;
-    for (; i + 8 <= n; i += 8)
-        count += count_bits(fzm_get_le64(p + i));
-    for (; i < n; i++)
-        count += count_bits(p[i]);
-    return count;
-}
-
-static void place_words(const uint8_t *src, size_t n_words, unsigned word, bool repeats, const uint8_t *bitmap, uint8_t *dst)
-{
-    for (size_t i = 0; i < n_words; i++) {
-        if (bitmap[i / 8] >> (i % 8) & 1) {
-            memcpy(dst + i * word, src, word);
-            src += word;
-        } else if (repeats && i) {
-            memcpy(dst + i * word, dst + (i - 1) * word, word);
+        size_t nbytes;
+        if (word == 1 && !repeats) {
+            if (n_words < FZM_ZERO_SEGMENT_WORDS) {
+                memset(tail, 0, sizeof tail);
+                from = memcpy(tail, from, n_words);
+            }
+            nbytes = k->encode(from, n_words, to, &modes[i]);
         } else {
-            memset(dst + i * word, 0, word);
+            nbytes = encode_words(from, n_words, word, repeats, repeats && i ? load_word(from - word, word) : 0, to,
+                                  &modes[i]);
         }
+        if (modes[i] != FZM_ZERO_NONE || p)
+            p = to + nbytes;
     }
+    uint8_t left = 0;
+    for (uint32_t i = 0; i < f.n_left; i++)
+        left = (uint8_t)(left | src[n - f.n_left + i]);
+    if (!p) {
+        if (!left)
+            return 0;
+        n_lead = f.n_segments;
+        p = dst + fzm_zero_head_nbytes(f.n_segments, n_lead);
+    }
+    if ((size_t)(p - dst) + f.n_left >= n)
+        return store_chunk(src, n, n_zero, dst);
+    memcpy(p, src + n - f.n_left, f.n_left);
+    dst[0] = (uint8_t)n_lead;
+    memset(dst + 1, 0, fzm_zero_head_nbytes(f.n_segments, n_lead) - 1);
+    for (uint32_t i = n_lead, at = 0; i < f.n_segments; i++, at += 2)
+        dst[1 + at / 8] = (uint8_t)(dst[1 + at / 8] | modes[i] << (at % 8));
+    return (size_t)(p - dst) + f.n_left;
 }
 
-bool fzm_zero_chunk_decode(const struct fzm_zero_kernels *k, const uint8_t *src, size_t nbytes, size_t n, unsigned word,
-                           bool repeats, uint8_t *dst, struct fzm_zero_slot *slot)
+static void repeat_word(uint64_t v, uint32_t n, unsigned word, uint8_t *dst)
 {
-    const size_t n_words = n / word, n_left = n % word;
+    if (v == 0)
+        memset(dst, 0, (size_t)n * word);
+    for (uint32_t i = 0; v && i < n; i++)
+        memcpy(dst + (size_t)i * word, &v, word);
+}
+
+/* One segment. Returns the bytes used in *used; false if they are damaged. */
+static bool decode_segment(const struct fzm_zero_kernels *k, const uint8_t *src, size_t nbytes, uint32_t n_words,
+                           unsigned mode, unsigned word, bool repeats, uint64_t before, uint8_t *dst, size_t *used)
+{
+    uint8_t tail[FZM_ZERO_SEGMENT_WORDS];
+    *used = 0;
+    switch (mode) {
+    case FZM_ZERO_NONE: repeat_word(before, n_words, word, dst); return true;
+    case FZM_ZERO_WORDS:
+        *used = (size_t)n_words * word;
+        if (nbytes < *used)
+            return false;
+        memcpy(dst, src, *used);
+        return true;
+    default: break;
+    }
+    if (word != 1 || repeats)
+        *used = decode_words(src, nbytes, n_words, mode, word, repeats, before, dst);
+    else if (n_words == FZM_ZERO_SEGMENT_WORDS)
+        *used = k->decode(src, nbytes, n_words, mode, dst);
+    else if ((*used = k->decode(src, nbytes, n_words, mode, tail)) != 0)
+        memcpy(dst, tail, n_words);
+    return *used != 0;
+}
+
+bool fzm_zero_chunk_decode(const struct fzm_zero_kernels *k, const uint8_t *src, size_t nbytes, bool slack, size_t n,
+                           unsigned word, bool repeats, uint8_t *dst, unsigned *n_lead)
+{
+    const struct frame f = frame_of(n, word);
+    uint8_t copy[FZM_ZERO_MAX_CHUNK + FZM_ZERO_SLACK_NBYTES];
+    if (n_lead)
+        *n_lead = nbytes ? 0 : f.n_segments;
     if (nbytes == 0) {
-        memset(dst, 0, n);
+        memset(n_lead ? dst + n - f.n_left : dst, 0, n_lead ? f.n_left : n);
         return true;
     }
     if (nbytes == n) {
         memcpy(dst, src, n);
         return true;
     }
+    const uint32_t lead = src[0];
+    if (nbytes > n || n > FZM_ZERO_MAX_CHUNK || lead > f.n_segments ||
+        nbytes < fzm_zero_head_nbytes(f.n_segments, lead) + f.n_left)
+        return false;
+    if (!slack)
+        src = memcpy(copy, src, nbytes);
     const uint8_t *const end = src + nbytes;
-    uint32_t level[FZM_ZERO_MAX_LEVELS];
-    unsigned i = fzm_zero_levels((uint32_t)n_words, level) - 1;
-    if (nbytes > n || nbytes < n_left + level[i])
-        return false;
-    const uint8_t *bitmap = src;
-    src += level[i];
-    for (; i > 0; i--) {
-        uint8_t *const to = i == 1 ? slot->bitmap : slot->level[i % 2];
-        if (!decode_level(bitmap, level[i - 1], &src, end - n_left, to))
-            return false;
-        bitmap = to;
-    }
-    const size_t n_kept = popcount_bytes(bitmap, level[0]) * word;
-    const unsigned pad_bits = (unsigned)(n_words % 8);
-    if (n_kept + n_left != (size_t)(end - src) || (pad_bits && bitmap[level[0] - 1] >> pad_bits))
-        return false;
-    if (word == 1 && !repeats)
-        k->expand(src, n_kept, n, bitmap, dst);
+    const uint8_t *const modes = src + 1, *p = src + fzm_zero_head_nbytes(f.n_segments, lead);
+    if (n_lead)
+        *n_lead = lead;
     else
-        place_words(src, n_words, word, repeats, bitmap, dst);
-    memcpy(dst + n_words * word, end - n_left, n_left);
-    return true;
+        memset(dst, 0, lead < f.n_segments ? (size_t)lead * f.segment_nbytes : n - f.n_left);
+    for (uint32_t i = lead, at = 0; i < f.n_segments; i++, at += 2) {
+        uint8_t *const to = dst + (size_t)i * f.segment_nbytes;
+        size_t used;
+        if (!decode_segment(k, p, (size_t)(end - p) - f.n_left, words_of(&f, i), modes[at / 8] >> (at % 8) & 3u, word, repeats,
+                            repeats && i > lead ? load_word(to - word, word) : 0, to, &used))
+            return false;
+        p += used;
+    }
+    memcpy(dst + n - f.n_left, p, f.n_left);
+    return p + f.n_left == end;
 }
 
 bool fzm_zero_section_open(struct fzm_zero_section *s, const void *data, size_t nbytes, uint64_t in_nbytes,

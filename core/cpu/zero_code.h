@@ -5,17 +5,18 @@
 
 #include "../stages/zero_code.h"
 
-/* Parts of the coder on bytes; n is any number unless stated. Bitmaps are LSB first, ceil(n / 8) bytes, pad
- * bits 0. Buffers that are written need 64 spare bytes. */
+enum {
+    FZM_ZERO_SLACK_NBYTES = 64, /* that kernels may write or read beyond an end */
+    FZM_ZERO_EXTRA_NBYTES = 96  /* that encoding a chunk may write beyond its length: head and slack */
+};
+
+/* Segments of RZE with words of 1 byte. */
 struct fzm_zero_kernels {
-    /* bitmap of the bytes that are not 0; returns how many there are */
-    size_t (*mark_nonzero)(const uint8_t *src, size_t n, uint8_t *bitmap);
-    /* bitmap of the bytes that differ from the byte before (first: from 0) */
-    size_t (*mark_changed)(const uint8_t *src, size_t n, uint8_t *bitmap);
-    /* copies the marked bytes together; returns their number */
-    size_t (*compress)(const uint8_t *src, size_t n, const uint8_t *bitmap, uint8_t *dst);
-    /* the reverse, other bytes become 0; src has exactly n_src = popcount(bitmap) readable bytes */
-    void (*expand)(const uint8_t *src, size_t n_src, size_t n, const uint8_t *bitmap, uint8_t *dst);
+    /* src: 512 bytes, 0 from n on. Writes the segment to dst (n bytes and slack), returns its size. */
+    size_t (*encode)(const uint8_t *src, uint32_t n, uint8_t *dst, unsigned *mode);
+    /* Modes FLAT and TREE, from untrusted bytes. Reads at most nbytes and slack, writes 512 bytes.
+     * Returns the bytes used, 0 if they are damaged. */
+    size_t (*decode)(const uint8_t *src, size_t nbytes, uint32_t n, unsigned mode, uint8_t *dst);
 };
 
 extern const struct fzm_zero_kernels fzm_zero_kernels_c;
@@ -24,22 +25,17 @@ extern const struct fzm_zero_kernels fzm_zero_kernels_avx2, fzm_zero_kernels_avx
 #endif
 const struct fzm_zero_kernels *fzm_zero_kernels_get(void);
 
-/* Scratch of one chunk. */
-struct fzm_zero_slot {
-    uint8_t bitmap[FZM_ZERO_MAX_CHUNK / 8 + 64];
-    uint8_t level[2][FZM_ZERO_MAX_CHUNK / 64 + 64];
-    uint8_t head[FZM_ZERO_MAX_CHUNK / 4 + 64]; /* levels, last first */
-    uint8_t words[FZM_ZERO_MAX_CHUNK + 64];
-};
-
-/* Codes a chunk of n bytes (1 .. FZM_ZERO_MAX_CHUNK) into dst (n bytes and 64 spare). Returns the coded
- * size, 0 .. n; n: stored as it is. word: 1, 2, 4 or 8; repeats: RRE. */
+/* Codes a chunk of n bytes (1 .. FZM_ZERO_MAX_CHUNK) into dst (n bytes and FZM_ZERO_EXTRA_NBYTES). Returns the
+ * coded size, 0 .. n; n: stored as it is. word: 1, 2, 4 or 8; repeats: RRE. The first n_lead segments are not read and
+ * count as zero. */
 size_t fzm_zero_chunk_encode(const struct fzm_zero_kernels *k, const uint8_t *src, size_t n, unsigned word, bool repeats,
-                             uint8_t *dst, struct fzm_zero_slot *slot);
+                             unsigned n_lead, uint8_t *dst);
 
-/* Decodes untrusted bytes into dst (n bytes and 64 spare). False if they are damaged. */
-bool fzm_zero_chunk_decode(const struct fzm_zero_kernels *k, const uint8_t *src, size_t nbytes, size_t n, unsigned word,
-                           bool repeats, uint8_t *dst, struct fzm_zero_slot *slot);
+/* Decodes nbytes (at most n) untrusted bytes into dst (n bytes). slack: whether that many bytes
+ * behind src are readable. False if they are damaged. With n_lead not NULL, the first *n_lead segments are
+ * empty and are not written. */
+bool fzm_zero_chunk_decode(const struct fzm_zero_kernels *k, const uint8_t *src, size_t nbytes, bool slack, size_t n,
+                           unsigned word, bool repeats, uint8_t *dst, unsigned *n_lead);
 
 /* A section that is read: checked tables. */
 struct fzm_zero_section {
@@ -50,8 +46,14 @@ struct fzm_zero_section {
 bool fzm_zero_section_open(struct fzm_zero_section *s, const void *data, size_t nbytes, uint64_t in_nbytes,
                            uint32_t chunk_nbytes);
 
-/* Where the payloads of a group begin; false if the table is damaged there. */
+/* Where the payloads of a group begin and end; false if the table is damaged there. */
 bool fzm_zero_section_group(const struct fzm_zero_section *s, uint64_t group, const uint8_t **payload,
                             const uint8_t **end);
+
+/* Whether bytes of slack follow a place in the section. */
+static inline bool fzm_zero_section_has_slack(const struct fzm_zero_section *s, const uint8_t *end)
+{
+    return (size_t)(s->payloads + s->payloads_nbytes - end) >= FZM_ZERO_SLACK_NBYTES;
+}
 
 #endif

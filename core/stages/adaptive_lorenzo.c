@@ -18,7 +18,7 @@
 
 static const char *const tile_names[] = {"256", "4096", NULL};
 static const char *const geometry_names[] = {"auto", "1d", "2d", "3d", "2d_wide", "3d_flat", NULL};
-static const char *const cost_names[] = {"bitpack", "planes", NULL};
+static const char *const cost_names[] = {"auto", "bitpack", "planes", NULL};
 
 /* Tiles of one task: enough work to be worth a task, and whole bytes of modes. */
 enum { GROUP_TILES = 64 };
@@ -101,7 +101,7 @@ static struct job job_of(const struct fzm_call *c)
     j.elem_nbytes = fzm_dtype_nbytes(c->in[0].shape.dtype);
     j.is_float = fzm_dtype_is_float(c->in[0].shape.dtype);
     j.kernels = fzm_tile_kernels_get(j.elem_nbytes);
-    j.cost = (int)p->cost;
+    j.cost = fzm_adaptive_lorenzo_cost(p);
     j.array = c->in[0].data;
     j.mask = c->in[1].nbytes ? c->in[1].data : NULL;
     j.slots = c->scratch;
@@ -249,8 +249,8 @@ static const struct fzm_param params[] = {
     {"tile", "elements of a tile", FZM_P_ENUM, 0, offsetof(struct fzm_adaptive_lorenzo_params, tile), 0, 1, 0, tile_names},
     {"geometry", "shape of the tiles; auto: the cheapest on a sample", FZM_P_ENUM, 0,
      offsetof(struct fzm_adaptive_lorenzo_params, geometry), 0, 5, 0, geometry_names},
-    {"cost", "coder whose cost chooses the predictor of a tile", FZM_P_ENUM, 0,
-     offsetof(struct fzm_adaptive_lorenzo_params, cost), 0, 1, 0, cost_names},
+    {"cost", "coder whose cost chooses the predictor of a tile; auto: bitpack for tiles of 256, planes for 4096",
+     FZM_P_ENUM, 0, offsetof(struct fzm_adaptive_lorenzo_params, cost), 0, 2, 0, cost_names},
 };
 
 const struct fzm_stage fzm_stage_adaptive_lorenzo = {

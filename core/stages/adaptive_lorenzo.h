@@ -13,12 +13,18 @@ enum fzm_tile_cost { FZM_TILE_COST_BITPACK = 0, FZM_TILE_COST_PLANES = 1 };
 struct fzm_adaptive_lorenzo_params {
     uint32_t tile;     /* index: 0 is 256 elements, 1 is 4096 */
     uint32_t geometry; /* enum fzm_geometry */
-    uint32_t cost;     /* enum fzm_tile_cost */
+    uint32_t cost;     /* 0: by the tile, else enum fzm_tile_cost + 1 */
 };
 
 FZM_HD uint32_t fzm_adaptive_lorenzo_n_tile_elems(const struct fzm_adaptive_lorenzo_params *p)
 {
     return p->tile ? 4096 : 256;
+}
+
+/* The coder whose cost counts: small tiles are for bit packing, large ones for planes. */
+FZM_HD int fzm_adaptive_lorenzo_cost(const struct fzm_adaptive_lorenzo_params *p)
+{
+    return p->cost ? (int)p->cost - 1 : p->tile ? FZM_TILE_COST_PLANES : FZM_TILE_COST_BITPACK;
 }
 
 /* Modes of a geometry are 0 .. this - 1. */

@@ -255,7 +255,7 @@ FZM_HD bool fzm_log_quantizer_encode(const struct fzm_log_quantizer *k, double x
     const double d = a < y ? y - a : a - y;
     const bool in_window = (x >= k->lo) & (x <= k->hi);
     const bool is_close = (a >= k->tiny) & (c >= 1.0) & (c < k->code_max) & (d <= k->rel_bound * a);
-    const double magnitude = in_window & is_close ? c : 0.0;
+    const double magnitude = (in_window & is_close) ? c : 0.0;
     *code = x < 0 ? -magnitude : magnitude;
     return in_window & (is_close | (a == 0));
 }

@@ -7,12 +7,24 @@
  *   u32 end of each group of 64 chunks, in bytes from the first payload
  *   u16 size of each chunk's payload: 0: every word is eliminated; the chunk's length: stored as it is
  *   payloads back to back
- * Payload of a chunk of len bytes, n = len / word words:
- *   the last level's bytes; then of each level below it, down to level 1, the bytes kept; the words kept; the
- *   len % word bytes left over
- * Level 1 has one bit per word (LSB first), set if the word is kept; level k + 1 one bit per byte of level k, set if
- * that byte differs from the one before it (the first: from 0) and is therefore kept. Levels are added while the
- * last one has more than 8 bytes. Pad bits are 0. */
+ * Payload of a chunk of len bytes: its len / word words are cut into segments of 512 (of a 4096-element bit plane:
+ * all), the last one shorter.
+ *   u8 number of leading segments of mode 0
+ *   2 bits for the mode of each other segment, LSB first, padded to a byte
+ *   the other segments
+ *   the len % word bytes left over
+ * A word is kept if it differs from 0 (RZE) or from the word before it in the chunk, the first from 0 (RRE).
+ * Segment of n words by mode:
+ *   0  nothing is kept
+ *   1  the words as they are
+ *   2  bitmap: one bit per word, LSB first, set if the word is kept; the kept words
+ *   3  u8 level 3, of level 2 the bytes that are not 0, of the bitmap the bytes that are not 0; the kept words.
+ *      Level 2 has one bit per byte of the bitmap, level 3 one bit per byte of level 2, set if the byte is not 0.
+ * The kept words of RZE with words of 1 byte, k of them, are stored as
+ *   k bits, LSB first, padded to a byte: 1: a single bit of the byte is set
+ *   3 bits for each of those, LSB first, padded to a byte: which bit
+ *   the other kept bytes
+ * and all others as they are. Encoders take the shortest mode, the lower one on ties. Pad bits are 0. */
 #include "../cpu/pool.h"
 #include "../cpu/zero_code.h"
 #include "../le.h"
@@ -46,17 +58,12 @@ static int shape(const void *params, const struct fzm_shape *in, struct fzm_shap
     return 0;
 }
 
-/* A worker's buffers; the payloads of a group (forward) or a chunk (inverse) follow. */
-struct slot {
-    struct fzm_zero_slot zero;
-    uint8_t bytes[];
-};
-
+/* A worker's slot: the payloads of a group. */
 static size_t slot_nbytes(uint64_t in_nbytes, uint32_t chunk_nbytes)
 {
     const uint64_t group = (uint64_t)FZM_ZERO_GROUP_CHUNKS * chunk_nbytes;
     const uint64_t n = fzm_zero_n_chunks(in_nbytes, chunk_nbytes) * chunk_nbytes;
-    return (sizeof(struct slot) + (size_t)(n < group ? n : group) + 127) / 64 * 64;
+    return ((size_t)(n < group ? n : group) + FZM_ZERO_EXTRA_NBYTES + 63) / 64 * 64;
 }
 
 static size_t scratch(const void *params, const struct fzm_shape *in, unsigned n_threads)
@@ -81,20 +88,19 @@ struct job {
 static void encode_group(void *arg, size_t group, unsigned worker)
 {
     struct job *const j = arg;
-    struct slot *const s = (void *)(j->slots + worker * j->slot_nbytes);
+    uint8_t *const slot = j->slots + worker * j->slot_nbytes, *p = slot;
     const uint64_t first = (uint64_t)group * FZM_ZERO_GROUP_CHUNKS;
-    uint8_t *p = s->bytes;
     for (uint64_t i = first; i < j->n_chunks && i < first + FZM_ZERO_GROUP_CHUNKS; i++) {
         const uint64_t at = i * j->chunk_nbytes, left = j->in_nbytes - at;
         const size_t n = left < j->chunk_nbytes ? (size_t)left : j->chunk_nbytes;
-        const size_t nbytes = fzm_zero_chunk_encode(j->kernels, j->array + at, n, j->word, REPEATS, p, &s->zero);
+        const size_t nbytes = fzm_zero_chunk_encode(j->kernels, j->array + at, n, j->word, REPEATS, 0, p);
         fzm_put_le16(j->sizes + 2 * i, (uint16_t)nbytes);
         p += nbytes;
     }
-    const size_t nbytes = (size_t)(p - s->bytes);
+    const size_t nbytes = (size_t)(p - slot);
     const uint64_t offset = fzm_sequence_take(&j->sequence, group, nbytes);
     fzm_put_le32(j->group_ends + 4 * group, (uint32_t)(offset + nbytes));
-    memcpy(j->payloads + offset, s->bytes, nbytes);
+    memcpy(j->payloads + offset, slot, nbytes);
 }
 
 static int forward(struct fzm_call *c)
@@ -142,8 +148,8 @@ static int inverse_nbytes(const void *params, const struct fzm_buf *out, size_t 
 
 static void decode_group(void *arg, size_t group, unsigned worker)
 {
+    (void)worker;
     struct job *const j = arg;
-    struct slot *const s = (void *)(j->slots + worker * j->slot_nbytes);
     const uint64_t first = (uint64_t)group * FZM_ZERO_GROUP_CHUNKS;
     const uint8_t *p, *end;
     bool good = fzm_zero_section_group(&j->section, group, &p, &end);
@@ -152,9 +158,8 @@ static void decode_group(void *arg, size_t group, unsigned worker)
         const size_t n = left < j->chunk_nbytes ? (size_t)left : j->chunk_nbytes;
         const size_t nbytes = fzm_get_le16(j->section.sizes + 2 * i);
         good = nbytes <= (size_t)(end - p) &&
-               fzm_zero_chunk_decode(j->kernels, p, nbytes, n, j->word, REPEATS, s->bytes, &s->zero);
-        if (good)
-            memcpy(j->array + at, s->bytes, n);
+               fzm_zero_chunk_decode(j->kernels, p, nbytes, fzm_zero_section_has_slack(&j->section, p + nbytes), n, j->word,
+                                     REPEATS, j->array + at, NULL);
         p += nbytes;
     }
     if (!good || p != end)
@@ -171,8 +176,6 @@ static int inverse(struct fzm_call *c)
     j.chunk_nbytes = chunk_nbytes_of(p, c->in[0].shape.dtype);
     j.in_nbytes = c->in[0].nbytes;
     j.array = c->in[0].data;
-    j.slots = c->scratch;
-    j.slot_nbytes = slot_nbytes(j.in_nbytes, j.chunk_nbytes);
     if (!fzm_zero_section_open(&j.section, c->out[0].data, c->out[0].nbytes, j.in_nbytes, j.chunk_nbytes))
         return fzm_err_set(c->err, FZM_ERR_CORRUPT, NAME ": section of %zu bytes does not hold %llu", c->out[0].nbytes,
                            (unsigned long long)j.in_nbytes);
