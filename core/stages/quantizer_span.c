@@ -120,9 +120,11 @@ static void span_choose(const struct fzm_field *f, bool spread, struct fzm_quant
 
 static bool psnr_is_reached(const struct fzm_field *f, const struct fzm_quantizer_params *p)
 {
+    const double sure = (f->max - f->min) * fzm_quantizer_psnr_ratio(p->bound);
+    if (!(sure > 1e-140 && sure < 1e140)) /* squares would leave the range of double */
+        return false;
     uint64_t n_good;
     const double sum = fzm_scan_squared_error(f->scan, p, &n_good);
-    const double sure = (f->max - f->min) * fzm_quantizer_psnr_ratio(p->bound);
     return sum <= (double)n_good * (sure * sure) * (1 - FZM_POW2(-30));
 }
 
