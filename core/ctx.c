@@ -204,7 +204,7 @@ static int write_stored(fzm_ctx *ctx, const struct fzm_shape *shape, bool big_en
     s->n_sections = 1;
     s->sections[0].data = in;
     s->sections[0].nbytes = fzm_shape_nbytes(shape);
-    return fzm_stream_write(s, NULL, out, out_cap, out_nbytes, &ctx->err);
+    return fzm_stream_write(s, NULL, ctx->pool, out, out_cap, out_nbytes, &ctx->err);
 }
 
 static int compress_chunk(fzm_ctx *ctx, const fzm_pipeline *pipeline, const fzm_array *array, const void *in,
@@ -235,7 +235,7 @@ static int compress_chunk(fzm_ctx *ctx, const fzm_pipeline *pipeline, const fzm_
         ctx->stream.big_endian = swap;
         /* A stream is worth its header only if it is smaller than the stored form. */
         if (sections_nbytes(&ctx->stream) < in_nbytes) {
-            const int code = fzm_stream_write(&ctx->stream, original, out, out_cap, out_nbytes, &ctx->err);
+            const int code = fzm_stream_write(&ctx->stream, original, ctx->pool, out, out_cap, out_nbytes, &ctx->err);
             if (code == 0 && *out_nbytes < in_nbytes)
                 return 0;
             if (code != 0 && code != FZM_ERR_CAPACITY)
@@ -262,10 +262,12 @@ static int decompress_chunk(fzm_ctx *ctx, const void *in, size_t in_nbytes, void
                             size_t *out_nbytes, bool verify)
 {
     struct fzm_stream *const s = &ctx->stream;
-    FZM_TRY(fzm_stream_read(s, in, in_nbytes, verify, &ctx->err));
+    FZM_TRY(fzm_stream_read(s, in, in_nbytes, &ctx->err));
     const size_t nbytes = fzm_shape_nbytes(&s->shape);
     if (nbytes > out_cap)
         return fzm_err_set(&ctx->err, FZM_ERR_CAPACITY, "chunk of %zu bytes does not fit into %zu", nbytes, out_cap);
+    if (verify)
+        FZM_TRY(fzm_stream_verify(s, in, ctx->pool, &ctx->err));
     if (s->stored)
         memcpy(out, (const uint8_t *)in + s->header_nbytes, nbytes);
     else {
@@ -319,7 +321,7 @@ int fzm_stream_read_info(const void *in, size_t in_nbytes, fzm_stream_info *info
     struct fzm_pipeline *const p = calloc(1, sizeof *p);
     int code = FZM_ERR_MEMORY;
     if (s && p)
-        code = fzm_stream_read(s, in, in_nbytes, false, &err);
+        code = fzm_stream_read(s, in, in_nbytes, &err);
     if (code == 0) {
         memset(info, 0, sizeof *info);
         describe_array(s, &info->array);

@@ -14,6 +14,8 @@
  *      payload: the sections back to back, or the elements as they are */
 #include "stream.h"
 
+#include "cpu/pool.h"
+
 #include <string.h>
 
 #define XXH_INLINE_ALL
@@ -21,14 +23,54 @@
 
 enum { FLAG_BIG_ENDIAN = 64, FLAG_STORED = 128, HASH_BLOCK_NBYTES = 16384 };
 
-static uint64_t hash_payload(const uint8_t *payload, uint64_t nbytes)
+/* Blocks of one task. */
+enum { TASK_BLOCKS = 16 };
+
+/* The payload in pieces: copied together from its sections if there are any, and hashed. */
+struct payload_job {
+    const struct fzm_section *sections; /* NULL: the payload is in place */
+    uint8_t *payload;
+    uint64_t nbytes;
+    _Atomic uint64_t hash;
+};
+
+/* Copies bytes [first, first + nbytes) of the payload from the sections that hold them. */
+static void copy_piece(const struct payload_job *j, uint64_t first, uint64_t nbytes)
 {
-    uint64_t sum = 0;
-    for (uint64_t i = 0; i * HASH_BLOCK_NBYTES < nbytes; i++) {
-        const uint64_t left = nbytes - i * HASH_BLOCK_NBYTES;
-        sum += XXH64(payload + i * HASH_BLOCK_NBYTES, left < HASH_BLOCK_NBYTES ? left : HASH_BLOCK_NBYTES, i);
+    const struct fzm_section *section = j->sections;
+    uint64_t begin = 0; /* of the section in the payload */
+    while (begin + section->nbytes <= first)
+        begin += section++->nbytes;
+    while (nbytes > 0) {
+        const uint64_t at = first - begin, left = section->nbytes - at, n = left < nbytes ? left : nbytes;
+        if (n > 0)
+            memcpy(j->payload + first, section->data + at, n);
+        first += n;
+        nbytes -= n;
+        begin += section++->nbytes;
     }
-    return sum;
+}
+
+static void payload_task(void *arg, size_t task, unsigned worker)
+{
+    (void)worker;
+    struct payload_job *const j = arg;
+    const uint64_t piece = (uint64_t)TASK_BLOCKS * HASH_BLOCK_NBYTES, first = (uint64_t)task * piece;
+    const uint64_t nbytes = j->nbytes - first < piece ? j->nbytes - first : piece;
+    uint64_t hash = 0;
+    if (j->sections)
+        copy_piece(j, first, nbytes);
+    for (uint64_t at = 0; at < nbytes; at += HASH_BLOCK_NBYTES)
+        hash += XXH64(j->payload + first + at, nbytes - at < HASH_BLOCK_NBYTES ? nbytes - at : HASH_BLOCK_NBYTES,
+                      (first + at) / HASH_BLOCK_NBYTES);
+    j->hash += hash;
+}
+
+static uint64_t run_payload(struct payload_job *j, struct fzm_pool *pool)
+{
+    const uint64_t piece = (uint64_t)TASK_BLOCKS * HASH_BLOCK_NBYTES;
+    fzm_pool_run(pool, (size_t)fzm_div_up(j->nbytes, piece), payload_task, j);
+    return j->hash;
 }
 
 int fzm_graph_rebuilder(const struct fzm_graph *graph, int node, int port)
@@ -128,8 +170,8 @@ static uint64_t read_size(struct fzm_reader *r)
     return 0;
 }
 
-int fzm_stream_write(struct fzm_stream *s, const struct fzm_graph *original, void *out, size_t out_cap,
-                     size_t *out_nbytes, struct fzm_err *err)
+int fzm_stream_write(struct fzm_stream *s, const struct fzm_graph *original, struct fzm_pool *pool, void *out,
+                     size_t out_cap, size_t *out_nbytes, struct fzm_err *err)
 {
     uint8_t header[FZM_MAX_HEADER_NBYTES];
     struct fzm_writer w = {header, header + sizeof header, false};
@@ -166,20 +208,13 @@ int fzm_stream_write(struct fzm_stream *s, const struct fzm_graph *original, voi
         return fzm_err_set(err, FZM_ERR_CAPACITY, "stream of %llu bytes does not fit into %zu",
                            (unsigned long long)(s->payload_nbytes + s->header_nbytes), out_cap);
 
-    uint8_t *p = (uint8_t *)out + s->header_nbytes;
-    for (unsigned i = 0; i < s->n_sections; i++) {
-        const struct fzm_section *const section = &s->sections[i];
-        if (section->nbytes == 0)
-            continue;
-        memcpy(p, section->data, section->nbytes);
-        p += section->nbytes;
-    }
-    s->payload_hash = hash_payload((uint8_t *)out + s->header_nbytes, s->payload_nbytes);
+    struct payload_job job = {s->sections, (uint8_t *)out + s->header_nbytes, s->payload_nbytes, 0};
+    s->payload_hash = run_payload(&job, pool);
     fzm_put_le64(hash_at, s->payload_hash);
     header[4] = (uint8_t)(s->header_nbytes / 4);
     fzm_write_le32(&w, XXH32(header, s->header_nbytes - 4, 0));
     memcpy(out, header, s->header_nbytes);
-    *out_nbytes = (size_t)(p - (uint8_t *)out);
+    *out_nbytes = s->header_nbytes + (size_t)s->payload_nbytes;
     return 0;
 }
 
@@ -254,7 +289,7 @@ static int read_front(struct fzm_stream *s, const uint8_t *begin, size_t in_nbyt
     return 0;
 }
 
-int fzm_stream_read(struct fzm_stream *s, const void *in, size_t in_nbytes, bool verify_payload, struct fzm_err *err)
+int fzm_stream_read(struct fzm_stream *s, const void *in, size_t in_nbytes, struct fzm_err *err)
 {
     const uint8_t *const begin = in;
     memset(s, 0, sizeof *s);
@@ -278,7 +313,13 @@ int fzm_stream_read(struct fzm_stream *s, const void *in, size_t in_nbytes, bool
     if (!s->stored && s->mode != FZM_LOSSLESS && !(s->bound >= 0 && s->bound <= 1.7976931348623157e308))
         return fzm_err_set(err, FZM_ERR_CORRUPT, "stream header: invalid bound");
     fzm_graph_inherit_bound(&s->graph, s->mode, s->bound);
-    if (verify_payload && hash_payload(begin + s->header_nbytes, s->payload_nbytes) != s->payload_hash)
+    return 0;
+}
+
+int fzm_stream_verify(const struct fzm_stream *s, const void *in, struct fzm_pool *pool, struct fzm_err *err)
+{
+    struct payload_job job = {NULL, (uint8_t *)(uintptr_t)in + s->header_nbytes, s->payload_nbytes, 0};
+    if (run_payload(&job, pool) != s->payload_hash)
         return fzm_err_set(err, FZM_ERR_CORRUPT, "stream payload does not match its checksum");
     return 0;
 }

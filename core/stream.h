@@ -40,11 +40,14 @@ void fzm_graph_inherit_bound(struct fzm_graph *graph, int mode, double bound);
 
 /* Writes header and sections; sections[].data, nbytes are set, payload_hash is computed here.
  * original: the graph before fzm_graph_inherit_bound(). Returns FZM_ERR_CAPACITY if it does not fit. */
-int fzm_stream_write(struct fzm_stream *s, const struct fzm_graph *original, void *out, size_t out_cap,
-                     size_t *out_nbytes, struct fzm_err *err);
+int fzm_stream_write(struct fzm_stream *s, const struct fzm_graph *original, struct fzm_pool *pool, void *out,
+                     size_t out_cap, size_t *out_nbytes, struct fzm_err *err);
 
 /* Parses and checks a header (untrusted); sections[].data point into in. The params inherit the bound.
- * verify_payload: compare the payload with its hash. */
-int fzm_stream_read(struct fzm_stream *s, const void *in, size_t in_nbytes, bool verify_payload, struct fzm_err *err);
+ * The payload is not looked at: see fzm_stream_verify(). */
+int fzm_stream_read(struct fzm_stream *s, const void *in, size_t in_nbytes, struct fzm_err *err);
+
+/* Compares the payload of a stream that was read with its hash. */
+int fzm_stream_verify(const struct fzm_stream *s, const void *in, struct fzm_pool *pool, struct fzm_err *err);
 
 #endif

@@ -253,13 +253,13 @@ static bool set_geometry(struct job *j, const struct fzm_shape *shape, int geome
     return true;
 }
 
-static int fetch_codes(void *arg, const struct fzm_tiling *t, uint64_t tile, void *v)
+static int fetch_codes(void *arg, const struct fzm_tiling *t, uint64_t tile, unsigned worker, void *v)
 {
     struct job *const j = arg;
     const struct fzm_tile_at at = fzm_tiling_at(t, tile);
     uint64_t bad[BAD_WORDS];
     bool any_bad;
-    return quantize_tile(j, t, &at, j->slots[0].elems, v, bad, &any_bad);
+    return quantize_tile(j, t, &at, j->slots[worker].elems, v, bad, &any_bad);
 }
 
 static void set_output(struct fzm_buf *out, size_t nbytes)
@@ -278,9 +278,9 @@ static int forward(struct fzm_call *calls, void *scratch_)
     init_job(&j, calls, scratch_);
     j.empty = (uint8_t *)(j.slots + n_threads);
     void *const outlier_scratch = j.empty + pad64((size_t)(max_n_tiles(shape) / 8 + 8));
+    const struct fzm_tile_sampler sampler = {fetch_codes, &j, j.slots[0].planes, sizeof(struct slot), calls[0].pool};
     if (lorenzo->geometry == FZM_GEOMETRY_AUTO)
-        lorenzo->geometry = (uint32_t)fzm_tile_choose_geometry(
-            shape, TILE, FZM_TILE_COST_BITPACK, j.code_nbytes, fetch_codes, &j, j.slots[0].planes);
+        lorenzo->geometry = (uint32_t)fzm_tile_choose_geometry(shape, TILE, FZM_TILE_COST_BITPACK, j.code_nbytes, &sampler);
     if (!set_geometry(&j, shape, (int)lorenzo->geometry))
         return fzm_err_set(calls[1].err, FZM_ERR_INTERNAL, "AdaptiveLorenzo: no tiling");
     const uint64_t n_super = fzm_div_up(j.tiling.n_tiles, SUPER_TILES),

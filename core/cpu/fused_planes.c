@@ -76,13 +76,13 @@ static bool fetch(const struct job *j, const struct fzm_tiling *t, const struct 
     return !*any_bad || j->lorenzo->fill_masked(codes, bad, t, at->extent) > 0;
 }
 
-static int fetch_for_choice(void *arg, const struct fzm_tiling *t, uint64_t tile, void *v)
+static int fetch_for_choice(void *arg, const struct fzm_tiling *t, uint64_t tile, unsigned worker, void *v)
 {
     struct job *const j = arg;
     const struct fzm_tile_at at = fzm_tiling_at(t, tile);
     uint64_t bad[TILE / 64];
     bool any_bad;
-    return fetch(j, t, &at, j->slots[0].elems, v, bad, &any_bad);
+    return fetch(j, t, &at, j->slots[worker].elems, v, bad, &any_bad);
 }
 
 #define NEGABINARY_LOOP(W)                                             \
@@ -310,9 +310,9 @@ static int forward(struct fzm_call *calls, bool quantized, void *memory)
     struct fzm_adaptive_lorenzo_params *const lorenzo = (void *)(uintptr_t)lorenzo_call->params;
     struct job j;
     init_job(&j, calls, quantized, memory);
+    const struct fzm_tile_sampler sampler = {fetch_for_choice, &j, j.slots[0].payloads, sizeof(struct slot), calls[0].pool};
     if (lorenzo->geometry == FZM_GEOMETRY_AUTO)
-        lorenzo->geometry = (uint32_t)fzm_tile_choose_geometry(shape, TILE, FZM_TILE_COST_PLANES, j.code_nbytes,
-                                                               fetch_for_choice, &j, j.slots[0].payloads);
+        lorenzo->geometry = (uint32_t)fzm_tile_choose_geometry(shape, TILE, FZM_TILE_COST_PLANES, j.code_nbytes, &sampler);
     if (!fzm_tiling_init(&j.tiling, shape, TILE, (int)lorenzo->geometry))
         return fzm_err_set(lorenzo_call->err, FZM_ERR_INTERNAL, "AdaptiveLorenzo: no tiling");
     const uint64_t n_tiles = j.tiling.n_tiles;

@@ -4,6 +4,7 @@
 #include "tile_kernels.h"
 
 #include "isa.h"
+#include "pool.h"
 
 const struct fzm_tile_kernels *fzm_tile_kernels_get(size_t elem_nbytes)
 {
@@ -97,38 +98,61 @@ bool fzm_tile_gather_mask(uint64_t *bad, const uint8_t *mask, const struct fzm_t
     return any != 0;
 }
 
-/* Estimated cost of an array in bits by the sample of one geometry, scaled to all tiles. */
-static uint64_t geometry_cost(const struct fzm_tiling *t, int cost, size_t elem_nbytes, fzm_tile_fetch_fn *fetch,
-                              void *arg, void *buffers)
+/* One geometry's share of the sample. */
+struct sample {
+    const struct fzm_tile_sampler *sampler;
+    const struct fzm_tile_kernels *kernels;
+    struct fzm_tiling tiling;
+    uint64_t n_samples;
+    size_t elem_nbytes;
+    int cost;
+    _Atomic uint64_t nbits;
+};
+
+/* Tiles of the sample that one task looks at. */
+enum { TASK_SAMPLES = 32 };
+
+static void sample_task(void *arg, size_t task, unsigned worker)
 {
-    const struct fzm_tile_kernels *const kernels = fzm_tile_kernels_get(elem_nbytes);
-    const uint64_t n_samples = fzm_tile_n_samples(t->n_tiles);
-    uint8_t *const v = buffers, *const r = v + FZM_TILE_MAX_ELEMS * elem_nbytes;
+    struct sample *const s = arg;
+    uint8_t *const v = (uint8_t *)s->sampler->buffers + worker * s->sampler->buffer_stride;
+    uint8_t *const r = v + FZM_TILE_MAX_ELEMS * s->elem_nbytes;
     uint8_t widths[FZM_TILE_MAX_WIDTHS];
     uint64_t nbits = 0;
-    for (uint64_t k = 0; k < n_samples; k++) {
-        const uint64_t tile = fzm_tile_sample_at(k, n_samples, t->n_tiles);
-        const struct fzm_tile_at at = fzm_tiling_at(t, tile);
+    for (uint64_t k = (uint64_t)task * TASK_SAMPLES; k < s->n_samples && k < (task + 1) * TASK_SAMPLES; k++) {
+        const uint64_t tile = fzm_tile_sample_at(k, s->n_samples, s->tiling.n_tiles);
+        const struct fzm_tile_at at = fzm_tiling_at(&s->tiling, tile);
         nbits += FZM_TILE_OVERHEAD_NBITS;
-        if (fetch(arg, t, tile, v))
-            nbits += kernels->forward(v, r, t, at.extent, cost, widths).cost_nbits;
+        if (s->sampler->fetch(s->sampler->arg, &s->tiling, tile, worker, v))
+            nbits += s->kernels->forward(v, r, &s->tiling, at.extent, s->cost, widths).cost_nbits;
     }
+    s->nbits += nbits;
+}
+
+/* Estimated cost of the array in bits, scaled from the sample to all tiles. */
+static uint64_t geometry_cost(struct sample *s)
+{
+    const uint64_t n_tiles = s->tiling.n_tiles;
+    s->n_samples = fzm_tile_n_samples(n_tiles);
+    s->nbits = 0;
+    fzm_pool_run(s->sampler->pool, (size_t)fzm_div_up(s->n_samples, TASK_SAMPLES), sample_task, s);
     /* nbits * n_tiles / n_samples without overflow: a tile has at most 2^18 bits, arrays 2^40 elements */
-    return nbits / n_samples * t->n_tiles + nbits % n_samples * t->n_tiles / n_samples;
+    return s->nbits / s->n_samples * n_tiles + s->nbits % s->n_samples * n_tiles / s->n_samples;
 }
 
 int fzm_tile_choose_geometry(const struct fzm_shape *shape, uint32_t n_tile_elems, int cost, size_t elem_nbytes,
-                             fzm_tile_fetch_fn *fetch, void *arg, void *buffers)
+                             const struct fzm_tile_sampler *sampler)
 {
     int best = FZM_GEOMETRY_1D;
     uint64_t best_cost = UINT64_MAX;
+    struct sample s = {.sampler = sampler, .kernels = fzm_tile_kernels_get(elem_nbytes), .elem_nbytes = elem_nbytes,
+                       .cost = cost};
     if (shape->n_elems == 0 || shape->rank == 1)
         return best;
     for (int geometry = FZM_GEOMETRY_1D; geometry < FZM_N_GEOMETRIES; geometry++) {
-        struct fzm_tiling t;
-        if (!fzm_tile_is_candidate(&t, shape, n_tile_elems, geometry))
+        if (!fzm_tile_is_candidate(&s.tiling, shape, n_tile_elems, geometry))
             continue;
-        const uint64_t nbits = geometry_cost(&t, cost, elem_nbytes, fetch, arg, buffers);
+        const uint64_t nbits = geometry_cost(&s);
         if (nbits < best_cost) {
             best = geometry;
             best_cost = nbits;

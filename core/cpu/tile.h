@@ -55,14 +55,20 @@ static inline bool fzm_tile_is_full(const struct fzm_tiling *t, const uint32_t e
 /* The bits of a tile in a packed field mask, in tile order; padding 0. Returns whether any is set. */
 bool fzm_tile_gather_mask(uint64_t *bad, const uint8_t *mask, const struct fzm_tiling *t, const struct fzm_tile_at *at);
 
-/* Fetches the values of a tile (masked elements filled). Returns 0 if the whole tile is masked: then v
- * need not be set. */
-typedef int fzm_tile_fetch_fn(void *arg, const struct fzm_tiling *t, uint64_t tile, void *v);
+/* Where the tiles of a sample come from. */
+struct fzm_tile_sampler {
+    /* Fetches the values of a tile (masked elements filled) on a worker. Returns 0 if the whole tile is
+     * masked: then v need not be set. */
+    int (*fetch)(void *arg, const struct fzm_tiling *t, uint64_t tile, unsigned worker, void *v);
+    void *arg;
+    void *buffers;        /* of worker 0: 2 * FZM_TILE_MAX_ELEMS elements */
+    size_t buffer_stride; /* bytes from one worker's buffers to the next one's */
+    struct fzm_pool *pool;
+};
 
-/* The geometry of least estimated cost for an array: the same sample and rule for staged and fused runs.
- * buffers: 2 * FZM_TILE_MAX_ELEMS elements. Serial: the sample is small. */
+/* The geometry of least estimated cost for an array: the same sample and rule for staged and fused runs. */
 int fzm_tile_choose_geometry(const struct fzm_shape *shape, uint32_t n_tile_elems, int cost, size_t elem_nbytes,
-                             fzm_tile_fetch_fn *fetch, void *arg, void *buffers);
+                             const struct fzm_tile_sampler *sampler);
 
 /* Fully masked tiles (bit i of empty[i / 8]) take the origin of the tile before them, 0 for the first. */
 void fzm_tile_fix_origins(void *origins, size_t elem_nbytes, uint64_t n_tiles, const uint8_t *empty);

@@ -122,8 +122,9 @@ static void map_order(void *values, size_t elem_nbytes, uint32_t n)
     }
 }
 
-static int fetch_tile(void *arg, const struct fzm_tiling *t, uint64_t tile, void *v)
+static int fetch_tile(void *arg, const struct fzm_tiling *t, uint64_t tile, unsigned worker, void *v)
 {
+    (void)worker;
     const struct job *const j = arg;
     const struct fzm_tile_at at = fzm_tiling_at(t, tile);
     uint64_t bad[FZM_TILE_MAX_MASK_WORDS];
@@ -139,9 +140,10 @@ static int resolve(void *params, const struct fzm_call *c)
 {
     struct fzm_adaptive_lorenzo_params *const p = params;
     struct job j = job_of(c);
+    const struct fzm_tile_sampler sampler = {fetch_tile, &j, c->scratch, sizeof(struct slot), c->pool};
     if (p->geometry == FZM_GEOMETRY_AUTO)
         p->geometry = (uint32_t)fzm_tile_choose_geometry(&c->in[0].shape, fzm_adaptive_lorenzo_n_tile_elems(p), j.cost,
-                                                         j.elem_nbytes, fetch_tile, &j, c->scratch);
+                                                         j.elem_nbytes, &sampler);
     return 0;
 }
 
@@ -157,7 +159,7 @@ static void forward_group(void *arg, size_t group, unsigned worker)
     for (; tile < end; tile++) {
         const struct fzm_tile_at at = fzm_tiling_at(&j->tiling, tile);
         uint8_t widths[FZM_TILE_MAX_WIDTHS];
-        if (!fetch_tile(j, &j->tiling, tile, s->values)) {
+        if (!fetch_tile(j, &j->tiling, tile, worker, s->values)) {
             memset(j->output + tile * tile_nbytes, 0, tile_nbytes);
             j->empty[tile / 8] = (uint8_t)(j->empty[tile / 8] | 1u << (tile % 8));
             continue;
