@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* h5z-fzm for C and C++ programs. Everything is inline: a program links libhdf5 only, and HDF5 finds the filter
- * at run time through HDF5_PLUGIN_PATH.
+/* h5z-fzm for C and C++ programs. Everything is inline: a program links libhdf5 only, and HDF5 finds the
+ * filter at run time through HDF5_PLUGIN_PATH.
  *
  *   hid_t dcpl = H5Pcreate(H5P_DATASET_CREATE);
  *   H5Pset_chunk(dcpl, 3, chunk);
@@ -55,7 +55,8 @@ static inline size_t H5Pset_fzm_cdata(int preset, int mode, double bound, unsign
     return 4;
 }
 
-/* Sets the filter, or changes it if the list has it already. flags: H5Z_FLAG_MANDATORY or H5Z_FLAG_OPTIONAL. */
+/* Sets the filter, or changes it if the list has it already. flags: H5Z_FLAG_MANDATORY or H5Z_FLAG_OPTIONAL.
+ */
 static inline herr_t H5Pset_fzm_values(hid_t dcpl, unsigned flags, size_t n_values, const unsigned *cd_values)
 {
     const int n_filters = H5Pget_nfilters(dcpl);
@@ -67,8 +68,8 @@ static inline herr_t H5Pset_fzm_values(hid_t dcpl, unsigned flags, size_t n_valu
     return H5Pset_filter(dcpl, H5Z_FILTER_FZM, flags, n_values, cd_values);
 }
 
-/* Compresses datasets made with this list. Mandatory: H5Dcreate fails, with the reason, where the filter does not
- * apply. Call it before other filters are added: elements must reach this one unchanged. */
+/* Compresses datasets made with this list. Mandatory: H5Dcreate fails, with the reason, where the filter does
+ * not apply. Call it before other filters are added: elements must reach this one unchanged. */
 static inline herr_t H5Pset_fzm(hid_t dcpl, int preset, int mode, double bound)
 {
     unsigned cd_values[4];
@@ -76,8 +77,8 @@ static inline herr_t H5Pset_fzm(hid_t dcpl, int preset, int mode, double bound)
     return H5Pset_fzm_values(dcpl, H5Z_FLAG_MANDATORY, n_values, cd_values);
 }
 
-/* The same with a pipeline written as JSON, which has its bound inside. Up to 1020 bytes travel in the filter's
- * values, more in a property of the list; the file keeps the compiled form in either case. */
+/* The same with a pipeline written as JSON, which has its bound inside. Up to 1020 bytes travel in the
+ * filter's values, more in a property of the list; the file keeps the compiled form in either case. */
 static inline herr_t H5Pset_fzm_json(hid_t dcpl, const char *json)
 {
     enum { TAG = 0x464A0100, MAX_WORDS = 256 };

@@ -41,10 +41,11 @@ static double decimal(unsigned mantissa, unsigned exponent)
 static int read_preset(struct cd_request *r, const unsigned *values, size_t n_values, char *text)
 {
     if (n_values == 3 || n_values > 4) {
-        snprintf(text, FZM_ERROR_TEXT_NBYTES,
-                 "%zu filter values; expected none (lossless), 1 (preset), 2 (preset, 0 = lossless) or 4 (preset, "
-                 "mode, mantissa, exponent: bound = mantissa * 10^-exponent)",
-                 n_values);
+        snprintf(
+            text, FZM_ERROR_TEXT_NBYTES,
+            "%zu filter values; expected none (lossless), 1 (preset), 2 (preset, 0 = lossless) or 4 (preset, "
+            "mode, mantissa, exponent: bound = mantissa * 10^-exponent)",
+            n_values);
         return FZM_ERR_CONFIG;
     }
     r->kind = CD_PRESET;
@@ -52,14 +53,16 @@ static int read_preset(struct cd_request *r, const unsigned *values, size_t n_va
     const unsigned mode = n_values > 1 ? values[1] : FZM_LOSSLESS;
     if (r->preset > MAX_PRESET) {
         snprintf(text, FZM_ERROR_TEXT_NBYTES,
-                 "first filter value %u is neither a preset (see fzm presets) nor the head of a compiled pipeline or "
+                 "first filter value %u is neither a preset (see fzm presets) nor the head of a compiled "
+                 "pipeline or "
                  "JSON text",
                  r->preset);
         return FZM_ERR_CONFIG;
     }
     if (mode > FZM_PSNR) {
         snprintf(text, FZM_ERROR_TEXT_NBYTES,
-                 "bound mode %u (second filter value) does not exist; expected 0 lossless, 1 abs, 2 rel, 3 range, 4 "
+                 "bound mode %u (second filter value) does not exist; expected 0 lossless, 1 abs, 2 rel, 3 "
+                 "range, 4 "
                  "maxabs or 5 psnr",
                  mode);
         return FZM_ERR_CONFIG;
@@ -67,7 +70,8 @@ static int read_preset(struct cd_request *r, const unsigned *values, size_t n_va
     r->mode = (int)mode;
     if (mode != FZM_LOSSLESS && n_values < 4) {
         snprintf(text, FZM_ERROR_TEXT_NBYTES,
-                 "mode %s needs a bound, but there are only %zu filter values; expected 4: preset, mode, mantissa, "
+                 "mode %s needs a bound, but there are only %zu filter values; expected 4: preset, mode, "
+                 "mantissa, "
                  "exponent (bound = mantissa * 10^-exponent)",
                  fzm_mode_name((int)mode), n_values);
         return FZM_ERR_CONFIG;
@@ -82,8 +86,9 @@ static int read_json(struct cd_request *r, const unsigned *values, size_t n_valu
 {
     const unsigned unused = values[0] & 0xff;
     if ((values[0] >> 8 & 0xff) != VERSION || unused > 3 || (n_values == 1 && unused > 0))
-        return fail(text, FZM_ERR_CONFIG, "JSON text in filter values: the first value must be 0x464A0100 + the number "
-                                          "of bytes (0 to 3) not used in the last one");
+        return fail(text, FZM_ERR_CONFIG,
+                    "JSON text in filter values: the first value must be 0x464A0100 + the number "
+                    "of bytes (0 to 3) not used in the last one");
     r->kind = n_values > 1 ? CD_JSON : CD_JSON_IN_PROPERTY;
     r->words = values + 1;
     r->n_words = n_values - 1;
@@ -106,7 +111,8 @@ static int read_stored(struct cd_request *r, const unsigned *values, size_t n_va
     const unsigned version = values[0] >> 8 & 0xff;
     if (version > VERSION) {
         snprintf(text, FZM_ERROR_TEXT_NBYTES,
-                 "filter values stored by a newer version of the filter (form %u; this one knows %d)", version, VERSION);
+                 "filter values stored by a newer version of the filter (form %u; this one knows %d)",
+                 version, VERSION);
         return FZM_ERR_VERSION;
     }
     if (n_derived == SIZE_MAX)
@@ -133,22 +139,21 @@ int cd_read_request(struct cd_request *request, const unsigned *values, size_t n
 {
     memset(request, 0, sizeof *request);
     if (n_values > CD_MAX_WORDS) {
-        snprintf(text, FZM_ERROR_TEXT_NBYTES, "%zu filter values; HDF5 hands out at most %d. Pass a long pipeline with "
-                 "H5Pset_fzm_json()", n_values, CD_MAX_WORDS);
+        snprintf(text, FZM_ERROR_TEXT_NBYTES,
+                 "%zu filter values; HDF5 hands out at most %d. Pass a long pipeline with "
+                 "H5Pset_fzm_json()",
+                 n_values, CD_MAX_WORDS);
         return FZM_ERR_CONFIG;
     }
     switch (n_values ? values[0] & CD_TAG_MASK : 0) {
-    case CD_TAG_STORED:
-        return read_stored(request, values, n_values, text);
+    case CD_TAG_STORED: return read_stored(request, values, n_values, text);
     case CD_TAG_PIPELINE:
         request->kind = CD_PIPELINE;
         request->words = values;
         request->n_words = n_values;
         return 0;
-    case CD_TAG_JSON:
-        return read_json(request, values, n_values, text);
-    default:
-        return read_preset(request, values, n_values, text);
+    case CD_TAG_JSON: return read_json(request, values, n_values, text);
+    default: return read_preset(request, values, n_values, text);
     }
 }
 
@@ -164,14 +169,10 @@ int cd_new_pipeline(fzm_pipeline **pipeline, const struct cd_request *r, const c
                     char *text)
 {
     switch (r->kind) {
-    case CD_PRESET:
-        return fzm_pipeline_from_preset(pipeline, (int)r->preset, r->mode, r->bound, text);
-    case CD_PIPELINE:
-        return fzm_pipeline_from_words(pipeline, r->words, r->n_words, text);
-    case CD_JSON:
-        return new_pipeline_of_json_words(pipeline, r, text);
-    default:
-        return fzm_pipeline_from_json(pipeline, json, json_nbytes, text);
+    case CD_PRESET: return fzm_pipeline_from_preset(pipeline, (int)r->preset, r->mode, r->bound, text);
+    case CD_PIPELINE: return fzm_pipeline_from_words(pipeline, r->words, r->n_words, text);
+    case CD_JSON: return new_pipeline_of_json_words(pipeline, r, text);
+    default: return fzm_pipeline_from_json(pipeline, json, json_nbytes, text);
     }
 }
 
@@ -228,7 +229,8 @@ int cd_read_array(fzm_array *array, const unsigned *values, size_t n_values)
     array->rank = (int)(words[0] >> 8 & 0xff);
     array->big_endian = (int)(words[0] >> 16 & 1);
     array->has_fill = (int)(words[0] >> 17 & 1);
-    const size_t elem_nbytes = fzm_dtype_nbytes(array->dtype), n_fill = array->has_fill ? 1 + (elem_nbytes > 4) : 0;
+    const size_t elem_nbytes = fzm_dtype_nbytes(array->dtype),
+                 n_fill = array->has_fill ? 1 + (elem_nbytes > 4) : 0;
     if (words[0] >> 18 != 0 || array->dtype >= FZM_BYTES || array->rank < 1 || array->rank > 4 ||
         n_derived != 1 + (size_t)array->rank + n_fill)
         return FZM_ERR_CONFIG;

@@ -11,13 +11,13 @@
  *   [0x464A0100]                          the JSON text is the property CD_JSON_PROPERTY of the property list
  *
  * Stored form: what set_local puts in its place and the file keeps.
- *   0x46530100 + d                        tag, version 1, d = number of words at the end that describe the chunk
+ *   0x46530100 + d                        tag, version 1, d = words at the end that describe the chunk
  *   request                               preset, mode and, unless lossless, the double, low word first;
  *                                         or a compiled pipeline
  *   d words, 0 if the filter does not apply to the dataset (then its chunks are left as they are):
  *     dtype | n_axes << 8 | big_endian << 16 | has_fill << 17
  *     n_axes extents of the chunk, slowest first, folded to at most four
- *     has_fill: the fill value's bytes as in the file: one word, or two for 8-byte elements, first bytes lowest */
+ *     has_fill: the bytes of the fill value as in the file: one word, or two for 8-byte elements */
 #ifndef FZM_CD_VALUES_H
 #define FZM_CD_VALUES_H
 
@@ -47,20 +47,22 @@ struct cd_request {
     size_t json_nbytes;
 };
 
-/* Reads either form. text: FZM_ERROR_TEXT_NBYTES, what is wrong and what would be accepted. The preset's number
- * and the bound are checked by cd_new_pipeline(). */
+/* Reads either form. text: FZM_ERROR_TEXT_NBYTES, what is wrong and what would be accepted. The preset's
+ * number and the bound are checked by cd_new_pipeline(). */
 int cd_read_request(struct cd_request *request, const unsigned *values, size_t n_values, char *text);
 
 /* The pipeline of a request. json: the text for CD_JSON_IN_PROPERTY. */
 int cd_new_pipeline(fzm_pipeline **pipeline, const struct cd_request *request, const char *json,
                     size_t json_nbytes, char *text);
 
-/* Writes the stored form and returns its number of words, 0 if they are more than CD_MAX_WORDS. array NULL: the
- * filter does not apply. array is folded. pipeline: that of the request, compiled unless it is a preset. */
+/* Writes the stored form and returns its number of words, 0 if they are more than CD_MAX_WORDS. array NULL:
+ * the filter does not apply. array is folded. pipeline: that of the request, compiled unless it is a preset.
+ */
 size_t cd_write(unsigned values[CD_MAX_WORDS], const struct cd_request *request, const fzm_pipeline *pipeline,
                 const fzm_array *array);
 
-/* Chunk in the stored form: 1; 0 if the filter does not apply; FZM_ERR_CONFIG if it is not the stored form. */
+/* Chunk in the stored form: 1; 0 if the filter does not apply; FZM_ERR_CONFIG if it is not the stored form.
+ */
 int cd_read_array(fzm_array *array, const unsigned *values, size_t n_values);
 
 /* Folds an array as core does: axes of length 1 dropped, all before the last three multiplied into one. */

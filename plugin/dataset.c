@@ -10,12 +10,14 @@
 enum { MAX_JSON_NBYTES = 1 << 20, BITS = 8 };
 
 #define SAY(text, ...) snprintf(text, FZM_ERROR_TEXT_NBYTES, __VA_ARGS__)
-#define SUPPORTED "; supported are IEEE float32 and float64 and integers of 8, 16, 32 and 64 bits, in either byte order"
+#define SUPPORTED \
+    "; supported are IEEE float32 and float64 and integers of 8, 16, 32 and 64 bits, in either byte order"
 
 static const char *class_name(H5T_class_t type_class)
 {
-    static const char *const names[] = {"integer", "float", "time", "string", "bitfield", "opaque",
-                                        "compound", "reference", "enum", "variable-length", "array", "complex"};
+    static const char *const names[] = {"integer",  "float",           "time",     "string",
+                                        "bitfield", "opaque",          "compound", "reference",
+                                        "enum",     "variable-length", "array",    "complex"};
     const int i = (int)type_class;
     return i >= 0 && i < (int)(sizeof names / sizeof names[0]) ? names[i] : "unknown";
 }
@@ -38,7 +40,8 @@ static char *read_json(const struct hdf5_api *api, hid_t dcpl, size_t *nbytes, c
 {
     if (api->H5Pexist(dcpl, CD_JSON_PROPERTY) <= 0 || api->H5Pget_size(dcpl, CD_JSON_PROPERTY, nbytes) < 0 ||
         *nbytes == 0 || *nbytes > MAX_JSON_NBYTES) {
-        SAY(text, "the filter values announce a JSON pipeline in the property list, but there is none of at most 1 MiB; "
+        SAY(text, "the filter values announce a JSON pipeline in the property list, but there is none of at "
+                  "most 1 MiB; "
                   "use H5Pset_fzm_json()");
         return NULL;
     }
@@ -85,8 +88,11 @@ static enum verdict check_place(const struct hdf5_api *api, hid_t dcpl, char *te
         return DATASET_INVALID;
     }
     if (place > 0) {
-        SAY(text, "%s stands before filter %d in the pipeline, so that it would see changed bytes, not elements; put "
-                  "filter %d first", first_name, FZM_FILTER_ID, FZM_FILTER_ID);
+        SAY(text,
+            "%s stands before filter %d in the pipeline, so that it would see changed bytes, not elements; "
+            "put "
+            "filter %d first",
+            first_name, FZM_FILTER_ID, FZM_FILTER_ID);
         return DATASET_INAPPLICABLE;
     }
     return DATASET_OK;
@@ -126,16 +132,18 @@ static enum verdict read_type(struct dataset *d, const struct hdf5_api *api, hid
     }
     const size_t elem_nbytes = api->H5Tget_size(type), precision = api->H5Tget_precision(type);
     if (precision != BITS * elem_nbytes || api->H5Tget_offset(type) != 0) {
-        SAY(text, "%s datatype of %zu bytes with only %zu significant bits" SUPPORTED, class_name(type_class), elem_nbytes,
-            precision);
+        SAY(text, "%s datatype of %zu bytes with only %zu significant bits" SUPPORTED, class_name(type_class),
+            elem_nbytes, precision);
         return DATASET_INAPPLICABLE;
     }
     const H5T_order_t order = api->H5Tget_order(type);
     if (order != H5T_ORDER_LE && order != H5T_ORDER_BE) {
-        SAY(text, "%s datatype whose byte order is neither little- nor big-endian" SUPPORTED, class_name(type_class));
+        SAY(text, "%s datatype whose byte order is neither little- nor big-endian" SUPPORTED,
+            class_name(type_class));
         return DATASET_INAPPLICABLE;
     }
-    d->array.dtype = type_class == H5T_INTEGER ? int_dtype(api, type, elem_nbytes) : float_dtype(api, type, elem_nbytes);
+    d->array.dtype =
+        type_class == H5T_INTEGER ? int_dtype(api, type, elem_nbytes) : float_dtype(api, type, elem_nbytes);
     d->array.big_endian = order == H5T_ORDER_BE;
     if (d->array.dtype < 0) {
         SAY(text, "%s datatype of %zu bytes%s" SUPPORTED, class_name(type_class), elem_nbytes,
@@ -168,8 +176,8 @@ static enum verdict read_shape(struct dataset *d, const struct hdf5_api *api, hi
     return DATASET_OK;
 }
 
-enum verdict dataset_examine(struct dataset *d, const struct hdf5_api *api, hid_t dcpl, hid_t type, hid_t space,
-                             char *text)
+enum verdict dataset_examine(struct dataset *d, const struct hdf5_api *api, hid_t dcpl, hid_t type,
+                             hid_t space, char *text)
 {
     memset(d, 0, sizeof *d);
     enum verdict verdict = read_values(d, api, dcpl, text);
@@ -186,7 +194,8 @@ enum verdict dataset_examine(struct dataset *d, const struct hdf5_api *api, hid_
     return verdict;
 }
 
-enum verdict dataset_read_fill(struct dataset *d, const struct hdf5_api *api, hid_t dcpl, hid_t type, char *text)
+enum verdict dataset_read_fill(struct dataset *d, const struct hdf5_api *api, hid_t dcpl, hid_t type,
+                               char *text)
 {
     H5D_fill_value_t status = H5D_FILL_VALUE_UNDEFINED;
     if (api->H5Pfill_value_defined(dcpl, &status) < 0 || status != H5D_FILL_VALUE_USER_DEFINED) {

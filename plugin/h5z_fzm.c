@@ -14,9 +14,10 @@
 #define STRING_OF_VALUE(x) STRING_OF(x)
 #define FILTER_NAME "h5z-fzm: error-bounded compression (filter " STRING_OF_VALUE(FZM_FILTER_ID) ")"
 
-_Static_assert(FZM_FILTER_ID >= H5Z_FILTER_RESERVED && FZM_FILTER_ID <= H5Z_FILTER_MAX, "filter id out of range");
+_Static_assert(FZM_FILTER_ID >= H5Z_FILTER_RESERVED && FZM_FILTER_ID <= H5Z_FILTER_MAX,
+               "filter id out of range");
 
-/* Names the parameters' place in front of core's text. */
+/* Says why in the log and on the error stack of the library. */
 static void refuse(const struct hdf5_api *api, enum hdf5_error_kind kind, const char *function, unsigned line,
                    const char *text)
 {
@@ -65,8 +66,8 @@ static int check_environment(char *text)
     return code;
 }
 
-/* Stores the words that filter() works from. HDF5 calls this also after can_apply has returned 0, if the filter is
- * optional: then the words say that it does not apply. */
+/* Stores the words that filter() works from. HDF5 calls this also after can_apply has returned 0, if the
+ * filter is optional: then the words say that it does not apply. */
 static herr_t set_local(hid_t dcpl, hid_t type, hid_t space)
 {
     const struct hdf5_api *const api = HDF5_API_OF_CALLER();
@@ -86,7 +87,8 @@ static herr_t set_local(hid_t dcpl, hid_t type, hid_t space)
         const size_t n = cd_write(values, &dataset.request, dataset.pipeline,
                                   verdict == DATASET_OK ? &dataset.array : NULL);
         if (n == 0) {
-            snprintf(text, sizeof text, "the pipeline is too long to be kept in %d filter values", CD_MAX_WORDS);
+            snprintf(text, sizeof text, "the pipeline is too long to be kept in %d filter values",
+                     CD_MAX_WORDS);
             verdict = DATASET_INVALID;
         } else if (api->H5Pmodify_filter(dcpl, FZM_FILTER_ID, dataset.flags, n, values) < 0) {
             snprintf(text, sizeof text, "the filter values cannot be stored in the property list");
@@ -138,13 +140,15 @@ static size_t encode(struct worker *worker, const struct chunk *chunk, char *tex
     const int applies = cd_read_array(&array, chunk->values, chunk->n_values);
     if (applies <= 0) {
         if (applies < 0 || !optional)
-            snprintf(text, FZM_ERROR_TEXT_NBYTES, "the filter values do not describe the chunk: they were not made by "
+            snprintf(text, FZM_ERROR_TEXT_NBYTES,
+                     "the filter values do not describe the chunk: they were not made by "
                      "this filter when the dataset was created");
         return 0;
     }
     if (fzm_array_nbytes(&array) != chunk->nbytes) {
-        snprintf(text, FZM_ERROR_TEXT_NBYTES, "the chunk has %zu bytes, the filter values describe one of %zu",
-                 chunk->nbytes, fzm_array_nbytes(&array));
+        snprintf(text, FZM_ERROR_TEXT_NBYTES,
+                 "the chunk has %zu bytes, the filter values describe one of %zu", chunk->nbytes,
+                 fzm_array_nbytes(&array));
         return 0;
     }
     const fzm_pipeline *const pipeline = worker_pipeline(worker, chunk->values, chunk->n_values, text);
@@ -167,8 +171,8 @@ static size_t encode(struct worker *worker, const struct chunk *chunk, char *tex
 }
 
 /* Decompresses a stream of array_nbytes into the caller's buffer, which holds the stream. */
-static size_t decode_in_place(struct worker *worker, const struct chunk *chunk, size_t array_nbytes, int verify,
-                              char *text)
+static size_t decode_in_place(struct worker *worker, const struct chunk *chunk, size_t array_nbytes,
+                              int verify, char *text)
 {
     uint8_t *const stream = worker_scratch(worker, chunk->nbytes);
     if (!stream) {
@@ -205,8 +209,8 @@ static size_t decode_to_new(struct worker *worker, const struct chunk *chunk, si
     return nbytes;
 }
 
-/* The stream says all; the words serve to see that it belongs to this dataset: HDF5 before 2.2 does not compare
- * the size with that of its chunk and would read beyond a shorter buffer. */
+/* The stream says all; the words serve to see that it belongs to this dataset: HDF5 before 2.2 does not
+ * compare the size with that of its chunk and would read beyond a shorter buffer. */
 static size_t decode(struct worker *worker, const struct chunk *chunk, char *text)
 {
     fzm_stream_info info;
@@ -230,10 +234,11 @@ static size_t decode(struct worker *worker, const struct chunk *chunk, char *tex
                                               : decode_to_new(worker, chunk, array_nbytes, verify, text);
 }
 
-static size_t filter(unsigned flags, size_t n_values, const unsigned values[], size_t nbytes, size_t *buf_nbytes,
-                     void **buf)
+static size_t filter(unsigned flags, size_t n_values, const unsigned values[], size_t nbytes,
+                     size_t *buf_nbytes, void **buf)
 {
-    const struct chunk chunk = {__builtin_return_address(0), flags, n_values, values, nbytes, buf_nbytes, buf};
+    const struct chunk chunk = {
+        __builtin_return_address(0), flags, n_values, values, nbytes, buf_nbytes, buf};
     const char *const what = flags & H5Z_FLAG_REVERSE ? "decode" : "encode";
     char text[FZM_ERROR_TEXT_NBYTES] = "";
     struct worker *worker;

@@ -10,7 +10,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* Buffers from this size on ask for huge pages: a fresh buffer for every chunk costs a page fault per page. */
+/* Buffers from this size on ask for huge pages: a fresh buffer for every chunk costs a page fault per page.
+ */
 enum { HUGE_NBYTES = 8 << 20, HUGE_PAGE_NBYTES = 2 << 20 };
 
 /* One per library in the process, never removed: our handle keeps the library loaded. */
@@ -38,7 +39,8 @@ static bool resolve(void *handle, const void *base, const char *name, void *func
 static bool resolve_all(struct library *library, void *handle)
 {
     bool ok = resolve(handle, library->base, "H5Epush2", &library->api.H5Epush2);
-#define RESOLVE(result, name, parameters) ok = ok && resolve(handle, library->base, #name, &library->api.name);
+#define RESOLVE(result, name, parameters) \
+    ok = ok && resolve(handle, library->base, #name, &library->api.name);
     HDF5_API_FUNCTIONS(RESOLVE)
 #undef RESOLVE
     return ok;
@@ -82,8 +84,7 @@ const struct hdf5_api *hdf5_api_at(const void *code)
         open_library(library, info.dli_fname);
         /* Two threads may both get here; the second entry is never found and does no harm. */
         library->next = atomic_load(&libraries);
-        while (!atomic_compare_exchange_weak(&libraries, &library->next, library)) {
-        }
+        while (!atomic_compare_exchange_weak(&libraries, &library->next, library)) {}
     }
     return library->usable ? &library->api : NULL;
 }

@@ -55,8 +55,8 @@ const struct hdf5_api *hdf5_api_at(const void *code);
 
 enum hdf5_error_kind { HDF5_ERROR_PARAMETERS, HDF5_ERROR_TYPE, HDF5_ERROR_CHUNK };
 
-/* Puts a message on the error stack of that library (api may be NULL: does nothing). Must be the last call into
- * the library before the callback returns: others clear the stack. */
+/* Puts a message on the error stack of that library (api may be NULL: does nothing). Must be the last call
+ * into the library before the callback returns: others clear the stack. */
 void hdf5_api_push(const struct hdf5_api *api, enum hdf5_error_kind kind, const char *function, unsigned line,
                    const char *text);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Opt-in diagnostics: lines on stderr when FZM_LOG asks for them. HDF5 2.x drops what a filter puts on the error
- * stack while it works on a chunk, so this is the one way to see why a chunk failed. */
+/* Opt-in diagnostics: lines on stderr when FZM_LOG asks for them. HDF5 2.x drops what a filter puts on the
+ * error stack while it works on a chunk, so this is the one way to see why a chunk failed. */
 #ifndef FZM_LOG_H
 #define FZM_LOG_H
 

@@ -8,8 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Idle workers. A slot is emptied and filled by one atomic exchange, so there is no lock that a fork could catch
- * in a locked state: the child has the idle workers of its parent, and core starts their threads anew. */
+/* Idle workers. A slot is emptied and filled by one atomic exchange, so there is no lock that a fork could
+ * catch in a locked state: the child has the idle workers of its parent, and core starts their threads anew.
+ */
 enum { N_SLOTS = 32 };
 static _Atomic(struct worker *) slots[N_SLOTS];
 
@@ -24,7 +25,8 @@ static void worker_free(struct worker *worker)
 int worker_take(struct worker **worker, char *text)
 {
     for (int i = 0; i < N_SLOTS; i++)
-        if (atomic_load_explicit(&slots[i], memory_order_relaxed) && (*worker = atomic_exchange(&slots[i], NULL)))
+        if (atomic_load_explicit(&slots[i], memory_order_relaxed) &&
+            (*worker = atomic_exchange(&slots[i], NULL)))
             return 0;
     int code = log_check(text);
     if (code < 0)
@@ -62,7 +64,8 @@ uint8_t *worker_scratch(struct worker *worker, size_t nbytes)
     return worker->scratch;
 }
 
-const fzm_pipeline *worker_pipeline(struct worker *worker, const unsigned *values, size_t n_values, char *text)
+const fzm_pipeline *worker_pipeline(struct worker *worker, const unsigned *values, size_t n_values,
+                                    char *text)
 {
     if (worker->pipeline && worker->n_values == n_values &&
         memcmp(worker->values, values, n_values * sizeof *values) == 0)

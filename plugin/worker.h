@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Workers: a context of the core library with what is kept from chunk to chunk. Callers in different threads get
- * different ones. */
+/* Workers: a context of the core library with what is kept from chunk to chunk. Callers in different threads
+ * get different ones. */
 #ifndef FZM_WORKER_H
 #define FZM_WORKER_H
 
@@ -23,6 +23,7 @@ void worker_give(struct worker *worker);
 uint8_t *worker_scratch(struct worker *worker, size_t nbytes);
 
 /* The pipeline of cd_values in either form; it belongs to the worker. NULL with a text. */
-const fzm_pipeline *worker_pipeline(struct worker *worker, const unsigned *values, size_t n_values, char *text);
+const fzm_pipeline *worker_pipeline(struct worker *worker, const unsigned *values, size_t n_values,
+                                    char *text);
 
 #endif

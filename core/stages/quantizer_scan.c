@@ -194,10 +194,52 @@ static inline struct fzm_extremes rest_of(const struct pass *p, size_t part, int
     return e;
 }
 
+/* Elements of f32 (f64) whose bits are those of a key. Plain loops that compilers vectorise. */
+static uint64_t count_equal(const struct fzm_scan *s, size_t part, int64_t key)
+{
+    const size_t n = part_n_elems(s, part);
+    const char *const x = (const char *)s->x + part_begin(part) * fzm_dtype_nbytes(s->dtype);
+    const uint64_t bits8 = fzm_scan_bits(s->dtype, key);
+    const uint32_t bits4 = (uint32_t)bits8;
+    uint32_t count = 0; /* a partition has fewer than 2^32 elements */
+    if (s->dtype == FZM_F32) {
+        for (size_t i = 0; i < n; i++) {
+            uint32_t v;
+            memcpy(&v, x + 4 * i, 4);
+            count += v == bits4;
+        }
+        return count;
+    }
+    for (size_t i = 0; i < n; i++) {
+        uint64_t v;
+        memcpy(&v, x + 8 * i, 8);
+        count += v == bits8;
+    }
+    return count;
+}
+
+/* The same with a kernel: min and max count themselves, so only their bits need comparing. */
+static struct fzm_extremes rest_of_floats(const struct pass *p, size_t part, fzm_extremes_fn *kernel)
+{
+    const struct fzm_scan *const s = p->s;
+    const int64_t window[2] = {p->min + 1, p->max - 1};
+    int64_t min_max[2] = {INT64_MAX, INT64_MIN};
+    if (window[0] <= window[1])
+        kernel((const char *)s->x + part_begin(part) * fzm_dtype_nbytes(s->dtype), part_n_elems(s, part), window,
+               s->has_fill ? &s->fill : NULL, min_max);
+    const struct fzm_extremes e = {min_max[0], min_max[1], count_equal(s, part, p->min), count_equal(s, part, p->max)};
+    return e;
+}
+
 static void rest_task(void *arg, size_t part, unsigned worker)
 {
     struct pass *const p = (struct pass *)arg;
+    fzm_extremes_fn *const kernel = fzm_quantizer_extremes_fn(p->s->dtype);
     (void)worker;
+    if (kernel) {
+        p->parts[part].e = rest_of_floats(p, part, kernel);
+        return;
+    }
     p->parts[part].e = p->s->dtype == FZM_F32 ? rest_of(p, part, FZM_F32) : rest_of(p, part, FZM_F64);
 }
 
