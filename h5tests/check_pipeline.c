@@ -23,7 +23,7 @@ static void check_names(void)
     for (int i = -1; i <= FZM_PSNR + 1; i++) {
         const char *const name = fzm_mode_name(i);
         CHECK((name != NULL) == (i >= 0 && i <= FZM_PSNR), "name of mode %d", i);
-        CHECK(!name || fzm_mode_from_name(name) == i, "mode of name %s", name);
+        CHECK(!name || fzm_mode_from_name(name) == i, "mode of name %s", name ? name : "(none)");
     }
     CHECK(strcmp(fzm_dtype_name(FZM_I16), "i16") == 0 && strcmp(fzm_mode_name(FZM_MAXABS), "maxabs") == 0,
           "names");
