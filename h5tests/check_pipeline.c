@@ -18,7 +18,7 @@ static void check_names(void)
     for (int i = -1; i <= FZM_BYTES + 1; i++) {
         const char *const name = fzm_dtype_name(i);
         CHECK((name != NULL) == (i >= 0 && i <= FZM_BYTES), "name of type %d", i);
-        CHECK(!name || fzm_dtype_from_name(name) == i, "type of name %s", name);
+        CHECK(!name || fzm_dtype_from_name(name) == i, "type of name %s", name ? name : "(none)");
     }
     for (int i = -1; i <= FZM_PSNR + 1; i++) {
         const char *const name = fzm_mode_name(i);
