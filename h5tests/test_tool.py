@@ -104,9 +104,11 @@ def test_json_pipeline(tmp_path):
         {'name': 'pack', 'type': 'AdaptiveBitpack', 'inputs': ['pred.output'], 'block_size': 32}]}
     path = tmp_path / 'p.json'
     path.write_text(json.dumps(pipeline))
-    fzm('compress', SST, tmp_path / 'a', *SST_ARGS, '--json', path)
+    # a field without a mask: this pipeline stores outliers as they are, and lossless would be smaller
+    field = os.path.join(HERE, 'data', 'plot3d_comb_density_25x33x57.f32')
+    fzm('compress', field, tmp_path / 'a', '--type', 'f32', '--shape', '25x33x57', '--json', path)
     fzm('decompress', tmp_path / 'a', tmp_path / 'b')
-    fzm('compare', SST, tmp_path / 'b', '--type', 'f32', '--abs', '1e-3')
+    fzm('compare', field, tmp_path / 'b', '--type', 'f32', '--abs', '1e-3')
     assert [s['type'] for s in json.loads(fzm('info', '--json', tmp_path / 'a'))['pipeline']['stages']] == [
         'Quantizer', 'AdaptiveLorenzo', 'AdaptiveBitpack']
     fzm('compress', SST, tmp_path / 'a', *SST_ARGS, '--json', path, '--abs', '1', code=2)
@@ -161,7 +163,7 @@ def test_bench():
                           '--json'))
     assert {'fast', 'balanced'} <= {r['preset'] for r in rows}
     for row in rows:
-        assert row['ratio'] > 3 and row['n_violations'] == 0 and row['compress_gbps'] > 0 and row['engine'] == 'cpu'
+        assert row['ratio'] > (1 if row['preset'] == 'lossless' else 3) and row['n_violations'] == 0 and row['compress_gbps'] > 0 and row['engine'] == 'cpu'
     for isa in ('c', 'avx2', 'avx512'):
         other = json.loads(fzm('bench', SST, *SST_ARGS, '--range', '1e-3', '--repeat', '1', '--fill', '-1e34', '--isa', isa,
                                '--preset', 'fast', '--engine', 'cpu', '--json'))
