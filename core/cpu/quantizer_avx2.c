@@ -22,10 +22,17 @@ static uint64_t repair_f32(const struct fzm_linear_f32 *k, const float *x, int32
     return bad;
 }
 
-/* n_elems 1..64 that start at x: the plain code. */
-static uint64_t tail_f32(const struct fzm_linear_f32 *k, const float *x, int32_t *codes, size_t n)
+/* The elements of a word that are not outliers from the start. */
+static uint64_t in_window_f32(const struct fzm_linear_f32 *k, const float *x)
 {
-    return repair_f32(k, x, codes, n == 64 ? ~(uint64_t)0 : ((uint64_t)1 << n) - 1);
+    const __m256 lo = _mm256_set1_ps(k->lo), hi = _mm256_set1_ps(k->hi);
+    uint64_t inside = 0;
+    for (unsigned j = 0; j < 64; j += 8) {
+        const __m256 v = _mm256_loadu_ps(x + j);
+        const __m256 in = _mm256_and_ps(_mm256_cmp_ps(v, lo, _CMP_GE_OQ), _mm256_cmp_ps(v, hi, _CMP_LE_OQ));
+        inside |= (uint64_t)(uint32_t)_mm256_movemask_ps(in) << j;
+    }
+    return inside;
 }
 
 static size_t quantize_f32_i32(const struct fzm_quantizer_params *p, const void *in, size_t n, void *out,
@@ -56,13 +63,14 @@ static size_t quantize_f32_i32(const struct fzm_quantizer_params *p, const void 
         }
         uint64_t word = 0;
         if (good != ~(uint64_t)0) {
-            word = repair_f32(&k, x + i, codes + i, ~good);
+            const uint64_t inside = in_window_f32(&k, x + i);
+            word = ~inside | repair_f32(&k, x + i, codes + i, inside & ~good);
             n_bad += (unsigned)_mm_popcnt_u64(word);
         }
         bad[i / 64] = word;
     }
     if (i < n) {
-        bad[i / 64] = tail_f32(&k, x + i, codes + i, n - i);
+        bad[i / 64] = repair_f32(&k, x + i, codes + i, ((uint64_t)1 << (n - i)) - 1);
         n_bad += (unsigned)_mm_popcnt_u64(bad[i / 64]);
     }
     return n_bad;
@@ -110,6 +118,18 @@ static inline uint64_t repair_f64(const struct fzm_linear_f64 *k, const double *
     return bad;
 }
 
+static uint64_t in_window_f64(const struct fzm_linear_f64 *k, const double *x)
+{
+    const __m256d lo = _mm256_set1_pd(k->lo), hi = _mm256_set1_pd(k->hi);
+    uint64_t inside = 0;
+    for (unsigned j = 0; j < 64; j += 4) {
+        const __m256d v = _mm256_loadu_pd(x + j);
+        const __m256d in = _mm256_and_pd(_mm256_cmp_pd(v, lo, _CMP_GE_OQ), _mm256_cmp_pd(v, hi, _CMP_LE_OQ));
+        inside |= (uint64_t)(uint32_t)_mm256_movemask_pd(in) << j;
+    }
+    return inside;
+}
+
 static inline size_t quantize_f64(const struct fzm_quantizer_params *p, const void *in, size_t n, void *out,
                                   uint64_t *bad, bool wide)
 {
@@ -146,7 +166,8 @@ static inline size_t quantize_f64(const struct fzm_quantizer_params *p, const vo
         }
         uint64_t word = 0;
         if (good != ~(uint64_t)0) {
-            word = repair_f64(&k, x + i, codes + i * code_nbytes, ~good, wide);
+            const uint64_t inside = in_window_f64(&k, x + i);
+            word = ~inside | repair_f64(&k, x + i, codes + i * code_nbytes, inside & ~good, wide);
             n_bad += (unsigned)_mm_popcnt_u64(word);
         }
         bad[i / 64] = word;

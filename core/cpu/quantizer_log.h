@@ -49,8 +49,8 @@ static inline size_t quantize_log(const struct fzm_quantizer_params *p, const ch
     return n_bad;
 }
 
-static inline void dequantize_log(const struct fzm_quantizer_params *p, const char *in, size_t n, char *out, bool is_f32,
-                                  bool wide)
+static inline void dequantize_log(const struct fzm_quantizer_params *p, const char *in, size_t n, char *out,
+                                  bool is_f32, bool wide)
 {
     const struct fzm_log_quantizer k = fzm_log_quantizer_init(p, is_f32 ? FZM_F32 : FZM_F64);
     const size_t elem_nbytes = is_f32 ? 4 : 8, code_nbytes = wide ? 8 : 4;
@@ -71,15 +71,15 @@ static inline void dequantize_log(const struct fzm_quantizer_params *p, const ch
     }
 }
 
-#define FZM_LOG_KERNELS(name, is_f32, wide)                                                                \
-    static size_t quantize_log_##name(const struct fzm_quantizer_params *p, const void *x, size_t n, void *codes,     \
-                                      uint64_t *bad)                                                       \
-    {                                                                                                      \
-        return quantize_log(p, (const char *)x, n, (char *)codes, bad, is_f32, wide);                     \
-    }                                                                                                      \
-    static void dequantize_log_##name(const struct fzm_quantizer_params *p, const void *codes, size_t n, void *y)     \
-    {                                                                                                      \
-        dequantize_log(p, (const char *)codes, n, (char *)y, is_f32, wide);                                \
+#define FZM_LOG_KERNELS(name, is_f32, wide)                                                                       \
+    static size_t quantize_log_##name(const struct fzm_quantizer_params *p, const void *x, size_t n, void *codes, \
+                                      uint64_t *bad)                                                              \
+    {                                                                                                             \
+        return quantize_log(p, (const char *)x, n, (char *)codes, bad, is_f32, wide);                             \
+    }                                                                                                             \
+    static void dequantize_log_##name(const struct fzm_quantizer_params *p, const void *codes, size_t n, void *y) \
+    {                                                                                                             \
+        dequantize_log(p, (const char *)codes, n, (char *)y, is_f32, wide);                                       \
     }
 
 FZM_LOG_KERNELS(f32_i32, true, false)

@@ -16,20 +16,33 @@ static unsigned popcount(uint64_t w)
     return (unsigned)((((w + (w >> 4)) & 0x0f0f0f0f0f0f0f0fU) * 0x0101010101010101U) >> 56);
 }
 
+/* One code type; the size is a constant where this is inlined. */
+static inline void repeat_codes(char *codes, size_t code_nbytes, size_t n, const uint64_t *bad)
+{
+    uint64_t last = 0;
+    for (size_t w = 0; w * 64 < n; w++) {
+        const uint64_t word = bad[w];
+        const size_t n_word = n - w * 64 < 64 ? n - w * 64 : 64;
+        char *const c = codes + w * 64 * code_nbytes;
+        if (w * 64 % FZM_QUANTIZER_REPEAT_BLOCK == 0)
+            last = 0;
+        for (size_t i = 0; word && i < n_word; i++) {
+            if (word >> i & 1)
+                memcpy(c + i * code_nbytes, &last, code_nbytes);
+            else
+                memcpy(&last, c + i * code_nbytes, code_nbytes);
+        }
+        if (!word)
+            memcpy(&last, c + (n_word - 1) * code_nbytes, code_nbytes);
+    }
+}
+
 void fzm_quantizer_repeat_codes(void *codes, int code_dtype, size_t n, const uint64_t *bad)
 {
-    const size_t code_nbytes = fzm_dtype_nbytes(code_dtype);
-    const uint64_t zero = 0;
-    for (size_t w = 0; w * 64 < n; w++) {
-        uint64_t word = bad[w];
-        char *const c = (char *)codes + w * 64 * code_nbytes;
-        for (size_t i = 0; word; word >>= 1, i++) {
-            if (!(word & 1))
-                continue;
-            const bool first = (w * 64 + i) % FZM_QUANTIZER_REPEAT_BLOCK == 0;
-            memcpy(c + i * code_nbytes, first ? (const char *)&zero : c + (i - 1) * code_nbytes, code_nbytes);
-        }
-    }
+    if (code_dtype == FZM_I64)
+        repeat_codes((char *)codes, 8, n, bad);
+    else
+        repeat_codes((char *)codes, 4, n, bad);
 }
 
 size_t fzm_quantizer_outlier_scratch_nbytes(size_t n_elems)

@@ -16,6 +16,8 @@ static const char *const modes[] = {"pipeline", "abs", "rel", "range", "maxabs",
 static const char *const code_types[] = {"auto", "i32", "i64", NULL};
 static const char *const kinds[] = {"linear", "log", "integer", "exact", NULL};
 
+_Static_assert(sizeof(struct fzm_quantizer_params) <= FZM_MAX_PARAMS_NBYTES, "stage.h");
+
 #define OFF(member) offsetof(struct fzm_quantizer_params, member)
 
 static const struct fzm_param params[] = {
@@ -30,7 +32,8 @@ static const struct fzm_param params[] = {
      1.7976931348623157e308, 0, NULL},
     {"threshold", "elements of at least this magnitude are stored exactly; 0: none", FZM_P_F64, 0, OFF(threshold), 0,
      1.7976931348623157e308, 0, NULL},
-    {"int_lo0", "least value of integers, low word", FZM_P_U32, FZM_PF_RUNTIME, OFF(int_lo[0]), 0, 4294967295.0, 0, NULL},
+    {"int_lo0", "least value of integers, low word", FZM_P_U32, FZM_PF_RUNTIME, OFF(int_lo[0]), 0, 4294967295.0, 0,
+     NULL},
     {"int_lo1", "least value of integers, high word", FZM_P_U32, FZM_PF_RUNTIME, OFF(int_lo[1]), 0, 4294967295.0, 0,
      NULL},
     {"int_hi0", "greatest value of integers, low word", FZM_P_U32, FZM_PF_RUNTIME, OFF(int_hi[0]), 0, 4294967295.0, 0,
@@ -55,7 +58,8 @@ static int shape(const void *opaque, const struct fzm_shape *in, struct fzm_shap
     if (!is_float && !fzm_dtype_is_int(dtype))
         return fzm_err_set(err, FZM_ERR_CONFIG, "Quantizer takes numbers, not untyped bytes");
     if (!is_float && p->mode == FZM_REL)
-        return fzm_err_set(err, FZM_ERR_CONFIG, "Quantizer: mode rel needs floats; integers take abs, range, maxabs, psnr");
+        return fzm_err_set(err, FZM_ERR_CONFIG,
+                           "Quantizer: mode rel needs floats; integers take abs, range, maxabs or psnr");
     if (!is_float && p->threshold > 0)
         return fzm_err_set(err, FZM_ERR_CONFIG, "Quantizer: threshold needs floats");
     if (p->code_type == FZM_QUANTIZER_CODE_I64 && code != FZM_I64)

@@ -280,7 +280,7 @@ double fzm_scan_min_magnitude(const struct fzm_scan *s)
     return min == INT64_MAX ? 0.0 : fzm_scan_value(s->dtype, min);
 }
 
-/* A block coded and decoded. */
+/* A block coded and decoded; only floats. */
 struct trip {
     uint64_t codes[BLOCK_N_ELEMS], y[BLOCK_N_ELEMS], bad[BLOCK_N_ELEMS / 64];
 };
@@ -289,6 +289,13 @@ static void trip_run(struct trip *t, const struct pass *p, const void *x, size_t
 {
     if (p->fns.quantize(p->params, x, n, t->codes, t->bad) == 0)
         memset(t->bad, 0, sizeof t->bad);
+    /* the fill value will come back in any case */
+    const size_t nbytes = fzm_dtype_nbytes(p->s->dtype);
+    const uint32_t fill4 = (uint32_t)p->s->fill;
+    const void *const fill = nbytes == 4 ? (const void *)&fill4 : (const void *)&p->s->fill;
+    for (size_t i = 0; p->s->has_fill && i < n; i++)
+        if (memcmp((const char *)x + i * nbytes, fill, nbytes) == 0)
+            t->bad[i / 64] |= (uint64_t)1 << i % 64;
     p->fns.dequantize(p->params, t->codes, n, t->y);
 }
 

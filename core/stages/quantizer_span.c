@@ -7,9 +7,12 @@
 
 static double grid_value(int dtype, const struct fzm_quantizer_params *p, double code)
 {
-    const struct fzm_linear_f32 k4 = fzm_linear_f32_init(p);
-    const struct fzm_linear_f64 k8 = fzm_linear_f64_init(p);
-    return dtype == FZM_F32 ? (double)fzm_linear_f32_decode(&k4, (float)code) : fzm_linear_f64_decode(&k8, code);
+    if (dtype == FZM_F32) {
+        const struct fzm_linear_f32 k = fzm_linear_f32_init(p);
+        return (double)fzm_linear_f32_decode(&k, (float)code);
+    }
+    const struct fzm_linear_f64 k = fzm_linear_f64_init(p);
+    return fzm_linear_f64_decode(&k, code);
 }
 
 /* The step that cuts a span into the fewest equal parts of at most step_max, tuned so that the last point
