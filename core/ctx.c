@@ -207,6 +207,13 @@ static int write_stored(fzm_ctx *ctx, const struct fzm_shape *shape, bool big_en
     return fzm_stream_write(s, NULL, ctx->pool, out, out_cap, out_nbytes, &ctx->err);
 }
 
+static bool has_fill(int kind, const void *in, size_t in_nbytes, const uint8_t *fill, size_t elem_nbytes)
+{
+    const uint8_t *const first = in, *const last = first + in_nbytes - elem_nbytes;
+    return kind == FZM_FILL_VALUE || (kind == FZM_FILL_PADDING && (memcmp(first, fill, elem_nbytes) == 0 ||
+                                                                   memcmp(last, fill, elem_nbytes) == 0));
+}
+
 static int compress_chunk(fzm_ctx *ctx, const fzm_pipeline *pipeline, const fzm_array *array, const void *in,
                           size_t in_nbytes, void *out, size_t out_cap, size_t *out_nbytes)
 {
@@ -231,7 +238,8 @@ static int compress_chunk(fzm_ctx *ctx, const fzm_pipeline *pipeline, const fzm_
     }
     const struct fzm_graph *original;
     if (in_nbytes > 0) {
-        FZM_TRY(run_best(ctx, pipeline, &shape, native, array->has_fill ? fill : NULL, &original));
+        const bool use_fill = has_fill(array->has_fill, native, in_nbytes, fill, elem_nbytes);
+        FZM_TRY(run_best(ctx, pipeline, &shape, native, use_fill ? fill : NULL, &original));
         ctx->stream.big_endian = swap;
         /* A stream is worth its header only if it is smaller than the stored form. */
         if (sections_nbytes(&ctx->stream) < in_nbytes) {

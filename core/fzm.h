@@ -99,13 +99,18 @@ const char *fzm_ctx_engine_used(const fzm_ctx *ctx);
 /* Bytes of scratch memory that ctx holds and has written to. */
 size_t fzm_ctx_memory_nbytes(const fzm_ctx *ctx);
 
+/* What fill[] of an array is: nothing; a fill value, which is kept bit for bit and left out of range and
+ * maximum; the same, but only if the first or the last element has it, as where it pads a chunk at the edge
+ * of a dataset. */
+enum fzm_fill { FZM_FILL_NONE = 0, FZM_FILL_VALUE = 1, FZM_FILL_PADDING = 2 };
+
 /* An array of a chunk: row-major, last axis fastest. */
 typedef struct fzm_array {
     int dtype;                    /* enum fzm_dtype, not FZM_BYTES */
     int rank;                     /* 0 (one element) .. FZM_MAX_RANK */
     uint64_t dims[FZM_MAX_RANK];  /* slowest first; a zero extent makes an empty array */
     int big_endian;               /* elements are stored big-endian */
-    int has_fill;                 /* fill[] is a fill value: bit exact, left out of range and max */
+    int has_fill;                 /* enum fzm_fill */
     uint8_t fill[8];              /* one element in the array's byte order */
 } fzm_array;
 

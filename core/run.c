@@ -177,7 +177,8 @@ static int forward_node(struct run *r, unsigned node)
     struct fzm_buf in[FZM_MAX_PORTS];
     struct fzm_shape shapes[FZM_MAX_PORTS];
     fill_inputs(r, node, in, shapes);
-    struct fzm_call call = {n->params.bytes, in, r->ports[node], NULL, r->ctx->pool, &r->ctx->err, r->fill};
+    struct fzm_call call = {.params = n->params.bytes, .in = in, .out = r->ports[node], .pool = r->ctx->pool,
+                            .err = &r->ctx->err, .fill = r->fill};
     if (n->stage->resolve) {
         struct fzm_buf scratch = {0};
         FZM_TRY(get_block(r, &scratch, scratch_nbytes(n, shapes, r->ctx->n_threads)));
@@ -203,8 +204,8 @@ static void make_calls(struct run *r, const unsigned *members, unsigned n, struc
 {
     for (unsigned k = 0; k < n; k++) {
         fill_inputs(r, members[k], in[k], shapes[k]);
-        const struct fzm_call call = {params_of(r, members[k]), in[k], r->ports[members[k]], NULL,
-                                      r->ctx->pool, &r->ctx->err, r->fill};
+        const struct fzm_call call = {.params = params_of(r, members[k]), .in = in[k], .out = r->ports[members[k]],
+                                      .pool = r->ctx->pool, .err = &r->ctx->err, .fill = r->fill};
         calls[k] = call;
     }
 }
@@ -394,7 +395,8 @@ static int inverse_node(struct run *r, unsigned node)
         fill_inputs(r, node, in, shapes);
         struct fzm_buf scratch = {0};
         FZM_TRY(get_block(r, &scratch, scratch_nbytes(n, shapes, r->ctx->n_threads)));
-        struct fzm_call call = {n->params.bytes, in, r->ports[node], scratch.data, r->ctx->pool, &r->ctx->err, NULL};
+        struct fzm_call call = {.params = n->params.bytes, .in = in, .out = r->ports[node], .scratch = scratch.data,
+                                .pool = r->ctx->pool, .err = &r->ctx->err};
         const int code = n->stage->inverse(&call);
         put_scratch(r, &scratch);
         FZM_TRY(stage_error(r, node, code));

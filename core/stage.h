@@ -55,6 +55,7 @@ struct fzm_buf {
     size_t nbytes;
     size_t cap;
     struct fzm_shape shape;
+    uint64_t *pending; /* GPU engine: device word that will hold nbytes; NULL: nbytes holds already */
 };
 
 struct fzm_call {
@@ -65,6 +66,7 @@ struct fzm_call {
     struct fzm_pool *pool;
     struct fzm_err *err;
     const void *fill; /* one element of the chunk's type: its fill value; NULL if it has none */
+    struct fzm_gpu *gpu; /* GPU engine, see gpu/ops.h; NULL on the CPU */
 };
 
 enum fzm_stage_flag {
@@ -98,7 +100,8 @@ struct fzm_stage {
     size_t (*scratch)(const void *params, const struct fzm_shape *in, unsigned n_threads);
 
     /* Settles data-dependent params (FZM_PF_RUNTIME) before forward(): c->in is complete, c->out is not
-     * there. NULL: nothing to settle. Must be deterministic: same input and params, same result. */
+     * there. NULL: nothing to settle. Must be deterministic: same input and params, same result. Returns 1
+     * if the elements had better be coded exactly: the chunk is then left to the lossless pipeline. */
     int (*resolve)(void *params, const struct fzm_call *c);
 
     /* Exact number of bytes of in[0] from encoded outputs; *in_nbytes holds the largest extent on entry.

@@ -250,7 +250,7 @@ static void check_round_trips(void)
                 if (c.array.big_endian)
                     swap_bytes(c.in, c.in_nbytes, cmd_dtype_nbytes(dtype));
                 if (pattern == PATTERN_MASKED && s % 2) {
-                    c.array.has_fill = 1;
+                    c.array.has_fill = FZM_FILL_VALUE;
                     pattern_masked_value(c.array.fill, dtype);
                     if (c.array.big_endian)
                         swap_bytes(c.array.fill, cmd_dtype_nbytes(dtype), cmd_dtype_nbytes(dtype));

@@ -123,7 +123,8 @@ static int encode(const struct trial *t, const struct variant *v, struct encoded
 
     struct fzm_buf in[FZM_MAX_PORTS];
     memcpy(in, t->in, sizeof in);
-    struct fzm_call call = {e->params, in, e->out, NULL, pools[v->n_threads], &err, t->fill};
+    struct fzm_call call = {.params = e->params, .in = in, .out = e->out, .pool = pools[v->n_threads], .err = &err,
+                            .fill = t->fill};
     size_t scratch_size = scratch_nbytes(t, e->params, v->n_threads);
     uint8_t *scratch = scratch_get(scratch_size);
     call.scratch = scratch;
@@ -201,7 +202,8 @@ static int decode(const struct trial *t, const struct variant *v, const struct e
     }
     const size_t scratch_size = scratch_nbytes(t, e->params, v->n_threads);
     uint8_t *const scratch = scratch_get(scratch_size);
-    struct fzm_call call = {e->params, in, sections, scratch, pools[v->n_threads], &err, NULL};
+    struct fzm_call call = {.params = e->params, .in = in, .out = sections, .scratch = scratch,
+                            .pool = pools[v->n_threads], .err = &err};
     const int code = s->inverse(&call);
     CHECK(block_intact(scratch, scratch_size), "%s: inverse writes behind its scratch",
           trial_name(t, v->name));

@@ -53,8 +53,8 @@ def test_user_form(file, values, preset, mode, bound, flags):
         assert struct.unpack('<d', struct.pack('<II', *kept[3:5]))[0] == bound
     n_derived = kept[0] & 0xff
     assert len(kept) == (5 if mode else 3) + n_derived
-    fill = mode == RANGE
-    assert kept[-n_derived:] == ((8 | 2 << 8 | fill << 17, 16, 15) + (0,) * fill)
+    padding = 2 if mode == RANGE else 0
+    assert kept[-n_derived:] == (8 | 2 << 8 | padding << 17, 16, 15)
 
 
 @pytest.mark.parametrize('mantissa, exponent', [(1, 3), (1, 23), (3, 1), (9007199, 22), (4294967295, 8), (7, 323), (1234567, 40)])

@@ -181,10 +181,10 @@ static size_t write_derived(unsigned *words, const fzm_array *array)
     const size_t elem_nbytes = fzm_dtype_nbytes(array->dtype);
     size_t n = 0;
     words[n++] = (unsigned)array->dtype | (unsigned)array->rank << 8 | (array->big_endian ? 1u << 16 : 0) |
-                 (array->has_fill ? 1u << 17 : 0);
+                 (unsigned)array->has_fill << 17;
     for (int i = 0; i < array->rank; i++)
         words[n++] = (unsigned)array->dims[i];
-    for (size_t i = 0; array->has_fill && i < elem_nbytes; i += 4) {
+    for (size_t i = 0; array->has_fill == FZM_FILL_VALUE && i < elem_nbytes; i += 4) {
         words[n] = 0;
         for (size_t j = i; j < i + 4 && j < elem_nbytes; j++)
             words[n] |= (unsigned)array->fill[j] << 8 * (j - i);
@@ -228,10 +228,10 @@ int cd_read_array(fzm_array *array, const unsigned *values, size_t n_values)
     array->dtype = (int)(words[0] & 0xff);
     array->rank = (int)(words[0] >> 8 & 0xff);
     array->big_endian = (int)(words[0] >> 16 & 1);
-    array->has_fill = (int)(words[0] >> 17 & 1);
+    array->has_fill = (int)(words[0] >> 17 & 3);
     const size_t elem_nbytes = fzm_dtype_nbytes(array->dtype),
-                 n_fill = array->has_fill ? 1 + (elem_nbytes > 4) : 0;
-    if (words[0] >> 18 != 0 || array->dtype >= FZM_BYTES || array->rank < 1 || array->rank > 4 ||
+                 n_fill = array->has_fill == FZM_FILL_VALUE ? 1 + (elem_nbytes > 4) : 0;
+    if (words[0] >> 19 != 0 || array->has_fill > FZM_FILL_PADDING || array->dtype >= FZM_BYTES || array->rank < 1 || array->rank > 4 ||
         n_derived != 1 + (size_t)array->rank + n_fill)
         return FZM_ERR_CONFIG;
     uint64_t n_elems = 1;

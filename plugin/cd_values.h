@@ -15,9 +15,9 @@
  *   request                               preset, mode and, unless lossless, the double, low word first;
  *                                         or a compiled pipeline
  *   d words, 0 if the filter does not apply to the dataset (then its chunks are left as they are):
- *     dtype | n_axes << 8 | big_endian << 16 | has_fill << 17
+ *     dtype | n_axes << 8 | big_endian << 16 | fill << 17; fill: enum fzm_fill
  *     n_axes extents of the chunk, slowest first, folded to at most four
- *     has_fill: the bytes of the fill value as in the file: one word, or two for 8-byte elements */
+ *     FZM_FILL_VALUE: its bytes as in the file, one word, or two for 8-byte elements; FZM_FILL_PADDING: it is 0 */
 #ifndef FZM_CD_VALUES_H
 #define FZM_CD_VALUES_H
 

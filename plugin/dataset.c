@@ -200,14 +200,14 @@ enum verdict dataset_read_fill(struct dataset *d, const struct hdf5_api *api, hi
     H5D_fill_value_t status = H5D_FILL_VALUE_UNDEFINED;
     if (api->H5Pfill_value_defined(dcpl, &status) < 0 || status != H5D_FILL_VALUE_USER_DEFINED) {
         const int mode = fzm_pipeline_mode(d->pipeline);
-        d->array.has_fill = mode == FZM_RANGE || mode == FZM_PSNR;
+        d->array.has_fill = mode == FZM_RANGE || mode == FZM_PSNR ? FZM_FILL_PADDING : FZM_FILL_NONE;
         return DATASET_OK;
     }
     if (api->H5Pget_fill_value(dcpl, type, d->array.fill) < 0) {
         SAY(text, "the fill value cannot be read");
         return DATASET_INVALID;
     }
-    d->array.has_fill = 1;
+    d->array.has_fill = FZM_FILL_VALUE;
     return DATASET_OK;
 }
 

@@ -30,8 +30,8 @@ enum verdict dataset_examine(struct dataset *dataset, const struct hdf5_api *api
                              hid_t space, char *text);
 
 /* Adds the fill value, which pads chunks at the edge of the dataset. In the modes that depend on the range of
- * a chunk also the default one (0) is left out, or the padding would loosen the bound of data that are far
- * from 0. For set_local only: HDF5 calls can_apply also for a dataset that was opened again, and
+ * a chunk also the default one (0) is left out where it pads, or it would loosen the bound of data that are
+ * far from 0. For set_local only: HDF5 calls can_apply also for a dataset that was opened again, and
  * H5Pget_fill_value() crashes on the property list that it then passes (2.0.0). */
 enum verdict dataset_read_fill(struct dataset *dataset, const struct hdf5_api *api, hid_t dcpl, hid_t type,
                                char *text);

@@ -135,7 +135,7 @@ int cmd_parse_fill(const char *text, fzm_array *array)
                                text);
     for (size_t i = 0; i < nbytes && i < sizeof array->fill; i++)
         array->fill[array->big_endian ? nbytes - 1 - i : i] = (uint8_t)(bits >> (8 * i));
-    array->has_fill = 1;
+    array->has_fill = FZM_FILL_VALUE;
     return CMD_OK;
 }
 

@@ -312,6 +312,7 @@ static int inverse(struct fzm_call *calls, void *scratch_)
     const struct fzm_buf *const section = &calls[2].out[0];
     struct fzm_err *const err = calls[0].err;
     struct job j;
+    FZM_TRY(fzm_quantizer_check_params(calls[0].params, shape->dtype, err));
     init_job(&j, calls, scratch_);
     if (!set_geometry(&j, shape, (int)lorenzo->geometry))
         return fzm_err_set(err, FZM_ERR_CORRUPT, "AdaptiveLorenzo: geometry %u", (unsigned)lorenzo->geometry);

@@ -342,6 +342,8 @@ static int inverse(struct fzm_call *calls, bool quantized, void *memory)
     const struct fzm_buf *const section = &calls[quantized + 3].out[0];
     const struct fzm_adaptive_lorenzo_params *const lorenzo = lorenzo_call->params;
     struct job j;
+    if (quantized)
+        FZM_TRY(fzm_quantizer_check_params(calls[0].params, shape->dtype, calls[0].err));
     init_job(&j, calls, quantized, memory);
     if (!fzm_tiling_init(&j.tiling, shape, TILE, (int)lorenzo->geometry))
         return fzm_err_set(lorenzo_call->err, FZM_ERR_CORRUPT, "AdaptiveLorenzo: geometry does not fit the array");

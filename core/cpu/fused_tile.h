@@ -16,8 +16,6 @@
 #define FZM_PREFETCH_WRITE(p) ((void)(p))
 #endif
 
-enum { FZM_PREFETCH_NBYTES = 64 }; /* behind a row of a tile: the next ones */
-
 /* Walks over the tiles of a tiling in order, without a division per tile. */
 struct fzm_tile_walker {
     const struct fzm_tiling *t;
@@ -64,15 +62,17 @@ static inline void fzm_tile_walker_next(struct fzm_tile_walker *w)
 static inline void fzm_copy_rows(uint8_t *to, size_t to_y, size_t to_z, const uint8_t *from, size_t from_y,
                                  size_t from_z, uint32_t nz, uint32_t ny, size_t row_nbytes, bool is_gather)
 {
+    const size_t next = row_nbytes < 64 ? 64 : row_nbytes; /* behind a row: that of the next tile */
     for (uint32_t z = 0; z < nz; z++, to += to_z, from += from_z) {
         uint8_t *row = to;
         const uint8_t *source = from;
         for (uint32_t y = 0; y < ny; y++, row += to_y, source += from_y) {
             memcpy(row, source, row_nbytes);
-            if (is_gather)
-                FZM_PREFETCH_READ(source + FZM_PREFETCH_NBYTES);
-            else
-                FZM_PREFETCH_WRITE(row + FZM_PREFETCH_NBYTES);
+            for (size_t i = 0; i < row_nbytes; i += 64)
+                if (is_gather)
+                    FZM_PREFETCH_READ(source + next + i);
+                else
+                    FZM_PREFETCH_WRITE(row + next + i);
         }
     }
 }
@@ -86,7 +86,27 @@ static inline void fzm_copy_any_rows(uint8_t *to, size_t to_y, size_t to_z, cons
     case 32: fzm_copy_rows(to, to_y, to_z, from, from_y, from_z, nz, ny, 32, is_gather); break;
     case 64: fzm_copy_rows(to, to_y, to_z, from, from_y, from_z, nz, ny, 64, is_gather); break;
     case 128: fzm_copy_rows(to, to_y, to_z, from, from_y, from_z, nz, ny, 128, is_gather); break;
+    case 256: fzm_copy_rows(to, to_y, to_z, from, from_y, from_z, nz, ny, 256, is_gather); break;
     default: fzm_copy_rows(to, to_y, to_z, from, from_y, from_z, nz, ny, row_nbytes, is_gather);
+    }
+}
+
+/* n copies of an element; called with a constant size. */
+static inline void fzm_repeat(uint8_t *to, const uint8_t *element, size_t elem_nbytes, uint32_t n)
+{
+    uint64_t bits = 0; /* the compiler must not take `to` and `element` for the same memory */
+    memcpy(&bits, element, elem_nbytes);
+    for (uint32_t i = 0; i < n; i++)
+        memcpy(to + i * elem_nbytes, &bits, elem_nbytes);
+}
+
+static inline void fzm_repeat_any(void *to, const uint8_t *element, size_t elem_nbytes, uint32_t n)
+{
+    switch (elem_nbytes) {
+    case 1: memset(to, *element, n); break;
+    case 2: fzm_repeat((uint8_t *)to, element, 2, n); break;
+    case 4: fzm_repeat((uint8_t *)to, element, 4, n); break;
+    default: fzm_repeat((uint8_t *)to, element, 8, n);
     }
 }
 
@@ -98,8 +118,7 @@ static inline void fzm_fused_gather(void *tile, const void *array, size_t elem_n
     const uint8_t *const from = (const uint8_t *)array + at->first * elem_nbytes;
     const size_t row = t->tile[2] * elem_nbytes, y_stride = (size_t)t->dims[2] * elem_nbytes;
     if (!fzm_tile_is_full(t, at->extent))
-        for (uint32_t i = 0; i < t->n_tile_elems; i++)
-            memcpy(to + i * elem_nbytes, from, elem_nbytes);
+        fzm_repeat_any(to, from, elem_nbytes, t->n_tile_elems);
     fzm_copy_any_rows(to, row, row * t->tile[1], from, y_stride, y_stride * (size_t)t->dims[1], at->extent[0],
                       at->extent[1], at->extent[2] * elem_nbytes, true);
 }

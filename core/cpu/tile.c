@@ -3,6 +3,7 @@
 #define KERNELS fzm_tile_kernels_c
 #include "tile_kernels.h"
 
+#include "fused_tile.h"
 #include "isa.h"
 #include "pool.h"
 
@@ -19,54 +20,16 @@ const struct fzm_tile_kernels *fzm_tile_kernels_get(size_t elem_nbytes)
     return &fzm_tile_kernels_c[i];
 }
 
-/* A constant size becomes a few moves. */
-static inline void copy_row(uint8_t *to, const uint8_t *from, size_t nbytes)
-{
-    switch (nbytes) {
-    case 32: memcpy(to, from, 32); break;
-    case 64: memcpy(to, from, 64); break;
-    case 128: memcpy(to, from, 128); break;
-    case 256: memcpy(to, from, 256); break;
-    default: memcpy(to, from, nbytes);
-    }
-}
-
 void fzm_tile_gather(void *tile, const void *array, size_t elem_nbytes, const struct fzm_tiling *t,
                      const struct fzm_tile_at *at)
 {
-    uint8_t *const to = tile;
-    const uint8_t *const from = (const uint8_t *)array + at->first * elem_nbytes;
-    const size_t row_nbytes = t->tile[2] * elem_nbytes, valid_nbytes = at->extent[2] * elem_nbytes;
-    const uint64_t y_stride = t->dims[2] * elem_nbytes, z_stride = y_stride * t->dims[1];
-    const uint32_t n_rows = t->tile[1];
-    if (!fzm_tile_is_full(t, at->extent))
-        for (size_t i = 0; i < t->n_tile_elems * elem_nbytes; i += elem_nbytes)
-            memcpy(to + i, from, elem_nbytes);
-    for (uint32_t z = 0; z < at->extent[0]; z++)
-        for (uint32_t y = 0; y < at->extent[1]; y++) {
-            uint8_t *const row = to + (z * n_rows + y) * row_nbytes;
-            if (valid_nbytes == row_nbytes)
-                copy_row(row, from + z * z_stride + y * y_stride, row_nbytes);
-            else
-                memcpy(row, from + z * z_stride + y * y_stride, valid_nbytes);
-        }
+    fzm_fused_gather(tile, array, elem_nbytes, t, at);
 }
 
 void fzm_tile_scatter(const void *tile, void *array, size_t elem_nbytes, const struct fzm_tiling *t,
                       const struct fzm_tile_at *at)
 {
-    const uint8_t *const from = tile;
-    uint8_t *const to = (uint8_t *)array + at->first * elem_nbytes;
-    const size_t row_nbytes = t->tile[2] * elem_nbytes, valid_nbytes = at->extent[2] * elem_nbytes;
-    const uint64_t y_stride = t->dims[2] * elem_nbytes, z_stride = y_stride * t->dims[1];
-    for (uint32_t z = 0; z < at->extent[0]; z++)
-        for (uint32_t y = 0; y < at->extent[1]; y++) {
-            const uint8_t *const row = from + (z * t->tile[1] + y) * row_nbytes;
-            if (valid_nbytes == row_nbytes)
-                copy_row(to + z * z_stride + y * y_stride, row, row_nbytes);
-            else
-                memcpy(to + z * z_stride + y * y_stride, row, valid_nbytes);
-        }
+    fzm_fused_scatter(array, tile, t->tile[2] * elem_nbytes, elem_nbytes, t, at);
 }
 
 /* n (1..64) bits of a mask from bit `index` on; reads no byte that holds none of them. */

@@ -187,6 +187,13 @@ static int inverse(struct fzm_call *c)
                                           c->out[OUT_VALS].nbytes, j.x, j.n_elems, j.elem_nbytes, c->scratch, c->err);
 }
 
+/* What is to be exact in every element is better left to the lossless pipeline. */
+static int resolve(void *opaque, const struct fzm_call *c)
+{
+    const int code = fzm_quantizer_resolve(opaque, c);
+    return code < 0 ? code : fzm_quantizer_is_exact((const struct fzm_quantizer_params *)opaque);
+}
+
 const struct fzm_stage fzm_stage_quantizer = {
     .name = "Quantizer",
     .help = "numbers to integers under an error bound; what cannot be kept within it is stored exactly",
@@ -203,7 +210,7 @@ const struct fzm_stage fzm_stage_quantizer = {
     .params = params,
     .shape = shape,
     .scratch = scratch,
-    .resolve = fzm_quantizer_resolve,
+    .resolve = resolve,
     .forward = forward,
     .inverse = inverse,
 };
