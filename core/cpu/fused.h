@@ -24,7 +24,7 @@ struct fzm_fused {
 /* fused_fast.c: Quantizer, AdaptiveLorenzo on tiles of 256, AdaptiveBitpack. */
 extern const struct fzm_fused fzm_fused_fast;
 
-/* fused_planes.c: AdaptiveLorenzo on tiles of 4096, Negabinary, Bitshuffle, RZE, with and without a
+/* fused_planes.c: AdaptiveLorenzo on tiles of 4096, Zigzag, Bitshuffle, RZE, with and without a
  * Quantizer in front. */
 extern const struct fzm_fused fzm_fused_planes, fzm_fused_lossless;
 
