@@ -51,7 +51,7 @@ static const char lossless_json[] =
     "  \"fzm\": 1,\n"
     "  \"stages\": [\n"
     "    {\"name\": \"pred\", \"type\": \"AdaptiveLorenzo\", \"tile\": 4096},\n"
-    "    {\"type\": \"Zigzag\"},\n"
+    "    {\"type\": \"Negabinary\"},\n"
     "    {\"type\": \"Bitshuffle\"},\n"
     "    {\"type\": \"RZE\"},\n"
     "    {\"type\": \"Difference\", \"inputs\": [\"pred.origins\"]},\n"

@@ -24,8 +24,8 @@ struct fzm_fused {
 /* fused_fast.c: Quantizer, AdaptiveLorenzo on tiles of 256, AdaptiveBitpack. */
 extern const struct fzm_fused fzm_fused_fast;
 
-/* fused_planes.c: AdaptiveLorenzo on tiles of 4096, Zigzag, Bitshuffle, RZE, with and without a
- * Quantizer in front. */
+/* fused_planes.c: AdaptiveLorenzo on tiles of 4096, a sign map, Bitshuffle, RZE. Behind a Quantizer the map is
+ * Zigzag, whose planes are sparser; without one it is Negabinary, which keeps trailing zeros. */
 extern const struct fzm_fused fzm_fused_planes, fzm_fused_lossless;
 
 /* NULL-ended, longest chains first. */

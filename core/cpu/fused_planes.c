@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* [Quantizer ->] AdaptiveLorenzo (tiles of 4096, cost planes) -> Zigzag -> Bitshuffle -> RZE in one pass.
+/* Quantizer -> AdaptiveLorenzo (tiles of 4096, cost planes) -> Zigzag -> Bitshuffle -> RZE in one pass, and the same
+ * without a Quantizer and with Negabinary.
  *
  * One tile is one block of Bitshuffle and one chunk of RZE, so a tile goes from elements to payload in cache.
  * The bytes are those of the stages one after the other. */
@@ -85,40 +86,31 @@ static int fetch_for_choice(void *arg, const struct fzm_tiling *t, uint64_t tile
     return fetch(j, t, &at, j->slots[worker].elems, v, bad, &any_bad);
 }
 
-#define ZIGZAG_LOOP(W)                                             \
-    {                                                                  \
-        uint##W##_t *const r = residuals;                              \
-        uint##W##_t any = 0;                                           \
-        for (uint32_t i = 0; i < TILE; i++)                            \
-            any |= (uint##W##_t)(r[i] = fzm_zigzag_encode##W(r[i])); \
-        return any;                                                    \
+/* Sign maps, in place; they return the OR of all results. */
+#define MAP_LOOP(map, W)                                            \
+    {                                                               \
+        uint##W##_t *const r = residuals;                           \
+        uint##W##_t any = 0;                                        \
+        for (uint32_t i = 0; i < TILE; i++)                         \
+            any |= (uint##W##_t)(r[i] = fzm_##map##W(r[i]));     \
+        return any;                                                 \
     }
 
-/* In place; returns the OR of all. */
-static uint64_t zigzag(void *residuals, size_t code_nbytes)
-{
-    switch (code_nbytes) {
-    case 1: ZIGZAG_LOOP(8)
-    case 2: ZIGZAG_LOOP(16)
-    case 4: ZIGZAG_LOOP(32)
-    default: ZIGZAG_LOOP(64)
+#define SIGN_MAP(map)                                               \
+    static uint64_t map(void *residuals, size_t code_nbytes)        \
+    {                                                               \
+        switch (code_nbytes) {                                      \
+        case 1: MAP_LOOP(map, 8)                                    \
+        case 2: MAP_LOOP(map, 16)                                   \
+        case 4: MAP_LOOP(map, 32)                                   \
+        default: MAP_LOOP(map, 64)                                  \
+        }                                                           \
     }
-}
 
-static void undo_zigzag(void *residuals, size_t code_nbytes)
-{
-#define UNDO_LOOP(W)                                   \
-    for (uint32_t i = 0; i < TILE; i++) {              \
-        uint##W##_t *const r = (uint##W##_t *)residuals + i; \
-        *r = fzm_zigzag_decode##W(*r);             \
-    }
-    switch (code_nbytes) {
-    case 1: UNDO_LOOP(8) break;
-    case 2: UNDO_LOOP(16) break;
-    case 4: UNDO_LOOP(32) break;
-    default: UNDO_LOOP(64)
-    }
-}
+SIGN_MAP(zigzag_encode)
+SIGN_MAP(zigzag_decode)
+SIGN_MAP(negabinary_encode)
+SIGN_MAP(negabinary_decode)
 
 /* Encodes a tile; returns the size of its payload at p. */
 static size_t encode_tile(struct job *j, struct slot *s, uint64_t tile, uint8_t *p)
@@ -138,7 +130,8 @@ static size_t encode_tile(struct job *j, struct slot *s, uint64_t tile, uint8_t 
         j->lorenzo->forward(s->codes, s->residuals, &j->tiling, at.extent, FZM_TILE_COST_PLANES, NULL);
     fzm_tile_mode_put(j->modes, tile, choice.mode);
     memcpy(j->origins + tile * j->code_nbytes, s->codes, j->code_nbytes);
-    const uint64_t any = zigzag(s->residuals, j->code_nbytes);
+    const uint64_t any = j->quantized ? zigzag_encode(s->residuals, j->code_nbytes)
+                                      : negabinary_encode(s->residuals, j->code_nbytes);
     if (any == 0)
         return 0;
     const unsigned first = (unsigned)(8 * j->code_nbytes) - fzm_bit_length(any);
@@ -197,7 +190,10 @@ static bool decode_tile(const struct job *j, struct slot *s, uint64_t tile, cons
         j->lorenzo->inverse(s->residuals, origin, 0, &j->tiling, s->codes);
     } else {
         j->shuffle->join[fzm_shuffle_index(j->code_nbytes)](s->planes, TILE, first, s->residuals);
-        undo_zigzag(s->residuals, j->code_nbytes);
+        if (j->quantized)
+            zigzag_decode(s->residuals, j->code_nbytes);
+        else
+            negabinary_decode(s->residuals, j->code_nbytes);
         j->lorenzo->inverse(s->residuals, origin, mode, &j->tiling, s->codes);
     }
     store_tile(j, s, &at);
@@ -370,10 +366,12 @@ static int inverse_quantized(struct fzm_call *calls, void *memory) { return inve
 static int forward_lossless(struct fzm_call *calls, void *memory) { return forward(calls, false, memory); }
 static int inverse_lossless(struct fzm_call *calls, void *memory) { return inverse(calls, false, memory); }
 
-static const struct fzm_stage *const chain[] = {&fzm_stage_quantizer, &fzm_stage_adaptive_lorenzo, &fzm_stage_zigzag,
-                                                &fzm_stage_bitshuffle, &fzm_stage_rze};
+static const struct fzm_stage *const quantized_chain[] = {&fzm_stage_quantizer, &fzm_stage_adaptive_lorenzo,
+                                                          &fzm_stage_zigzag, &fzm_stage_bitshuffle, &fzm_stage_rze};
+static const struct fzm_stage *const lossless_chain[] = {&fzm_stage_adaptive_lorenzo, &fzm_stage_negabinary,
+                                                         &fzm_stage_bitshuffle, &fzm_stage_rze};
 
-const struct fzm_fused fzm_fused_planes = {"planes", chain, 5, accepts_quantized, scratch, forward_quantized,
+const struct fzm_fused fzm_fused_planes = {"planes", quantized_chain, 5, accepts_quantized, scratch, forward_quantized,
                                            inverse_quantized};
-const struct fzm_fused fzm_fused_lossless = {"lossless planes", chain + 1, 4, accepts_lossless, scratch, forward_lossless,
+const struct fzm_fused fzm_fused_lossless = {"lossless planes", lossless_chain, 4, accepts_lossless, scratch, forward_lossless,
                                              inverse_lossless};

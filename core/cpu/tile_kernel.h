@@ -145,11 +145,12 @@ static uint64_t NAME(cost_bitpack)(const T *r, uint32_t n, uint8_t *widths)
 #ifndef HAVE_PLANES
 static uint64_t NAME(cost_planes)(const T *r, uint32_t n)
 {
+    const U m = (U)0xaaaaaaaaaaaaaaaau;
     uint64_t n_bytes = 0;
     for (uint32_t i = 0; i < n; i += 8) {
         U any = 0;
         for (uint32_t j = 0; j < 8; j++)
-            any |= (U)((U)((U)r[i + j] << 1) ^ (U)(r[i + j] < 0 ? ~(U)0 : 0));
+            any |= (U)((U)((U)r[i + j] + m) ^ m);
         n_bytes += fzm_popcount64(any);
     }
     return 8 * n_bytes;

@@ -36,12 +36,13 @@ static uint64_t cost_bitpack_32(const int32_t *r, uint32_t n, uint8_t *widths)
 
 static uint64_t cost_planes_32(const int32_t *r, uint32_t n)
 {
+    const __m256i m = _mm256_set1_epi32((int)0xaaaaaaaau);
     uint64_t n_bytes = 0;
     for (uint32_t i = 0; i < n; i += 32) {
         __m256i v[4];
         for (int k = 0; k < 4; k++) {
             const __m256i x = _mm256_loadu_si256((const __m256i *)(const void *)(r + i + 8 * k));
-            v[k] = _mm256_xor_si256(_mm256_slli_epi32(x, 1), _mm256_srai_epi32(x, 31));
+            v[k] = _mm256_xor_si256(_mm256_add_epi32(x, m), m);
         }
         /* OR of the 8 lanes of each vector, four vectors at a time */
         const __m256i ab = _mm256_or_si256(_mm256_unpacklo_epi64(v[0], v[1]), _mm256_unpackhi_epi64(v[0], v[1]));
@@ -105,19 +106,14 @@ static inline __m256i or_lanes_64(__m256i a, __m256i b, __m256i c, __m256i d)
     return _mm256_or_si256(_mm256_permute2x128_si256(ab, cd, 0x20), _mm256_permute2x128_si256(ab, cd, 0x31));
 }
 
-/* Zigzag codes: 2 v for v >= 0, -2 v - 1 below. */
-static inline __m256i zigzag_64(__m256i x)
-{
-    return _mm256_xor_si256(_mm256_add_epi64(x, x), _mm256_cmpgt_epi64(_mm256_setzero_si256(), x));
-}
-
-/* The width of a block is the bit length of the OR of its zigzag codes. */
+/* The width of a block is the bit length of the OR of its zigzag codes: 2 v for v >= 0, -2 v - 1 below. */
 static inline __m256i block_or_64(const int64_t *x)
 {
-    __m256i any = _mm256_setzero_si256();
+    const __m256i zero = _mm256_setzero_si256();
+    __m256i any = zero;
     for (int k = 0; k < 8; k++) {
         const __m256i v = load_256(x + 4 * k);
-        any = _mm256_or_si256(any, zigzag_64(v));
+        any = _mm256_or_si256(any, _mm256_xor_si256(_mm256_add_epi64(v, v), _mm256_cmpgt_epi64(zero, v)));
     }
     return any;
 }
@@ -143,11 +139,14 @@ static uint64_t cost_bitpack_64(const int64_t *r, uint32_t n, uint8_t *widths)
 
 static uint64_t cost_planes_64(const int64_t *r, uint32_t n)
 {
+    const __m256i m = _mm256_set1_epi64x((long long)0xaaaaaaaaaaaaaaaau);
     uint64_t n_bytes = 0;
     for (uint32_t i = 0; i < n; i += 32) {
         __m256i v[4];
         for (int k = 0; k < 4; k++) {
-            v[k] = _mm256_or_si256(zigzag_64(load_256(r + i + 8 * k)), zigzag_64(load_256(r + i + 8 * k + 4)));
+            const __m256i a = _mm256_add_epi64(load_256(r + i + 8 * k), m);
+            const __m256i b = _mm256_add_epi64(load_256(r + i + 8 * k + 4), m);
+            v[k] = _mm256_or_si256(_mm256_xor_si256(a, m), _mm256_xor_si256(b, m));
         }
         n_bytes += popcount_256(or_lanes_64(v[0], v[1], v[2], v[3]));
     }
@@ -157,13 +156,12 @@ static uint64_t cost_planes_64(const int64_t *r, uint32_t n)
 /* 16 bits: a group is a 128-bit half; four groups' ORs end up side by side in each of its 64-bit lanes. */
 static uint64_t cost_planes_16(const int16_t *r, uint32_t n)
 {
+    const __m256i m = _mm256_set1_epi16((short)0xaaaau);
     uint64_t n_bytes = 0;
     for (uint32_t i = 0; i < n; i += 64) {
         __m256i v[4];
-        for (int k = 0; k < 4; k++) {
-            const __m256i x = load_256(r + i + 16 * k);
-            v[k] = _mm256_xor_si256(_mm256_slli_epi16(x, 1), _mm256_srai_epi16(x, 15));
-        }
+        for (int k = 0; k < 4; k++)
+            v[k] = _mm256_xor_si256(_mm256_add_epi16(load_256(r + i + 16 * k), m), m);
         const __m256i ab =
             _mm256_or_si256(_mm256_unpacklo_epi16(v[0], v[1]), _mm256_unpackhi_epi16(v[0], v[1]));
         const __m256i cd =
@@ -180,13 +178,12 @@ static uint64_t cost_planes_16(const int16_t *r, uint32_t n)
 /* 8 bits: a group is a 64-bit lane; eight vectors' ORs end up in the bytes of the lanes. */
 static uint64_t cost_planes_8(const int8_t *r, uint32_t n)
 {
-    const __m256i zero = _mm256_setzero_si256(), low = _mm256_set1_epi64x(0xff);
+    const __m256i m = _mm256_set1_epi8((char)0xaau), low = _mm256_set1_epi64x(0xff);
     uint64_t n_bytes = 0;
     for (uint32_t i = 0; i < n; i += 256) {
         __m256i all = _mm256_setzero_si256();
         for (int k = 0; k < 8; k++) {
-            const __m256i x = load_256(r + i + 32 * k);
-            __m256i v = _mm256_xor_si256(_mm256_add_epi8(x, x), _mm256_cmpgt_epi8(zero, x));
+            __m256i v = _mm256_xor_si256(_mm256_add_epi8(load_256(r + i + 32 * k), m), m);
             v = _mm256_or_si256(v, _mm256_srli_epi64(v, 32));
             v = _mm256_or_si256(v, _mm256_srli_epi64(v, 16));
             v = _mm256_or_si256(v, _mm256_srli_epi64(v, 8));
