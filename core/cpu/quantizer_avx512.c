@@ -79,7 +79,7 @@ static size_t quantize_f32_i32(const struct fzm_quantizer_params *p, const void 
 static void dequantize_f32_i32(const struct fzm_quantizer_params *p, const void *in, size_t n, void *out)
 {
     const __m512 step = _mm512_set1_ps((float)p->step), off = _mm512_set1_ps((float)p->offset);
-    const bool has_off = p->offset != 0;
+    const bool has_off = (float)p->offset != 0;
     const int32_t *codes = (const int32_t *)in;
     float *y = (float *)out;
     for (size_t i = 0; i < n; i += 16) {

@@ -92,15 +92,12 @@ static void sample_task(void *arg, size_t task, unsigned worker)
     s->nbits += nbits;
 }
 
-/* Estimated cost of the array in bits, scaled from the sample to all tiles. */
 static uint64_t geometry_cost(struct sample *s)
 {
-    const uint64_t n_tiles = s->tiling.n_tiles;
-    s->n_samples = fzm_tile_n_samples(n_tiles);
+    s->n_samples = fzm_tile_n_samples(s->tiling.n_tiles);
     s->nbits = 0;
     fzm_pool_run(s->sampler->pool, (size_t)fzm_div_up(s->n_samples, TASK_SAMPLES), sample_task, s);
-    /* nbits * n_tiles / n_samples without overflow: a tile has at most 2^18 bits, arrays 2^40 elements */
-    return s->nbits / s->n_samples * n_tiles + s->nbits % s->n_samples * n_tiles / s->n_samples;
+    return fzm_tile_cost_of_all(s->nbits, s->n_samples, s->tiling.n_tiles);
 }
 
 int fzm_tile_choose_geometry(const struct fzm_shape *shape, uint32_t n_tile_elems, int cost, size_t elem_nbytes,

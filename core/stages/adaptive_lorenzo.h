@@ -49,6 +49,13 @@ FZM_HD uint64_t fzm_tile_sample_at(uint64_t k, uint64_t n_samples, uint64_t n_ti
     return (2 * k + 1) * n_tiles / (2 * n_samples);
 }
 
+/* Estimated cost of an array in bits, from that of the sample: nbits * n_tiles / n_samples without overflow
+ * (a tile has at most 2^18 bits, arrays 2^40 elements). */
+FZM_HD uint64_t fzm_tile_cost_of_all(uint64_t nbits, uint64_t n_samples, uint64_t n_tiles)
+{
+    return nbits / n_samples * n_tiles + nbits % n_samples * n_tiles / n_samples;
+}
+
 /* Whether a geometry is worth considering: it exists, and padding adds at most a quarter and one tile. */
 FZM_HD bool fzm_tile_is_candidate(struct fzm_tiling *t, const struct fzm_shape *shape, uint32_t n_tile_elems,
                                   int geometry)

@@ -5,7 +5,6 @@
 
 #include "../cpu/pool.h"
 #include "../stage.h"
-#include "adaptive_bitpack.h"
 
 #include <stdatomic.h>
 #include <string.h>
@@ -13,7 +12,7 @@
 static const char *const geometry_names[] = {"auto", "1d", "2d", "3d", NULL};
 
 /* Rows of one task are about this many bytes, so that they stay in cache between the axes. */
-enum { TASK_NBYTES = 1 << 18, N_SAMPLE_ROWS = 256 };
+enum { TASK_NBYTES = 1 << 18 };
 
 /* Rows are differenced in pieces of this many bytes: small against the L1 cache. */
 enum { PIECE_NBYTES = 4096 };
@@ -27,13 +26,6 @@ struct pass {
     uint64_t n_rows, task_rows;
     unsigned axis; /* inverse by axes: 1 y, 2 z */
 };
-
-static unsigned zigzag_bits(uint64_t d, unsigned n_bits)
-{
-    const uint64_t sign = d >> (n_bits - 1) & 1u;
-    const uint64_t all = n_bits == 64 ? UINT64_MAX : (UINT64_C(1) << n_bits) - 1;
-    return fzm_bit_length(((d << 1) ^ (0 - sign)) & all);
-}
 
 #define U uint8_t
 #define NAME(x) x##_8
@@ -108,16 +100,14 @@ static int resolve(void *params, const struct fzm_call *c)
         return 0;
     struct pass s = pass_of(c, rank);
     uint64_t cost[4] = {0};
-    const uint64_t n_samples = s.n_rows < N_SAMPLE_ROWS ? s.n_rows : N_SAMPLE_ROWS;
+    const uint64_t n_samples = fzm_lorenzo_n_samples(s.n_rows);
     s.from = c->in[0].data;
     for (uint64_t k = 0; k < n_samples; k++) {
-        const uint64_t row = (2 * k + 1) * s.n_rows / (2 * n_samples);
+        const uint64_t row = fzm_lorenzo_sample_at(k, n_samples, s.n_rows);
         FOR_WIDTH(&s, row_cost_8(&s, row, cost), row_cost_16(&s, row, cost), row_cost_32(&s, row, cost),
                   row_cost_64(&s, row, cost))
     }
-    for (unsigned g = 2; g <= rank; g++)
-        if (cost[g] < cost[p->geometry])
-            p->geometry = g;
+    p->geometry = fzm_lorenzo_choose(cost, rank);
     return 0;
 }
 

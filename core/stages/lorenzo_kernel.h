@@ -139,9 +139,9 @@ static void NAME(row_cost)(const struct pass *p, uint64_t row, uint64_t cost[4])
                 e = (U)(e - (U)(NAME(get)(b - row_nbytes, i) - NAME(get)(b - row_nbytes, i - 1)));
             d3 = (U)(d2 - e);
         }
-        cost[1] += zigzag_bits((uint64_t)d1, 8 * sizeof(U));
-        cost[2] += zigzag_bits((uint64_t)d2, 8 * sizeof(U));
-        cost[3] += zigzag_bits((uint64_t)d3, 8 * sizeof(U));
+        cost[1] += fzm_lorenzo_cost((uint64_t)d1, 8 * sizeof(U));
+        cost[2] += fzm_lorenzo_cost((uint64_t)d2, 8 * sizeof(U));
+        cost[3] += fzm_lorenzo_cost((uint64_t)d3, 8 * sizeof(U));
     }
 }
 

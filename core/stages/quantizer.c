@@ -190,8 +190,9 @@ static int inverse(struct fzm_call *c)
 /* What is to be exact in every element is better left to the lossless pipeline. */
 static int resolve(void *opaque, const struct fzm_call *c)
 {
-    const int code = fzm_quantizer_resolve(opaque, c);
-    return code < 0 ? code : fzm_quantizer_is_exact((const struct fzm_quantizer_params *)opaque);
+    struct fzm_quantizer_params *const p = (struct fzm_quantizer_params *)opaque;
+    fzm_quantizer_resolve(p, c, &fzm_scan_passes_cpu, c->pool);
+    return fzm_quantizer_is_exact(p);
 }
 
 const struct fzm_stage fzm_stage_quantizer = {

@@ -20,9 +20,10 @@ void fzm_quantizer_resolve_rel(const struct fzm_field *f, struct fzm_quantizer_p
     const double step = 2 * fzm_log2_1p(bound - (is_f32 ? FZM_POW2(-23) : FZM_POW2(-42)));
     /* 24 bits, so that the products of codes with it are exact, and short to store */
     p->step = fzm_f64_from_bits(fzm_f64_bits(step) & ~(((uint64_t)1 << 29) - 1));
-    const double least = fzm_scan_min_magnitude(f->scan);
-    if (least == 0)
+    const int64_t least_bits = f->scan->passes->min_magnitude(f->scan);
+    if (least_bits == INT64_MAX)
         return;
+    const double least = fzm_scan_value(f->scan->dtype, least_bits);
     const double m = f->max > -f->min ? f->max : -f->min;
     p->offset = fzm_log_quantizer_bin(1.0 / p->step, least);
     if (p->offset == 0)
@@ -76,7 +77,7 @@ void fzm_quantizer_resolve_int(struct fzm_scan *s, struct fzm_quantizer_params *
     if (p->mode == FZM_LOSSLESS)
         return;
     if (p->mode != FZM_ABS) {
-        e = fzm_scan_extremes(s);
+        e = s->passes->extremes(s);
         if (e.min > e.max)
             return;
         const uint64_t lo = abs_of_key(s->dtype, e.min), hi = abs_of_key(s->dtype, e.max);
@@ -128,7 +129,7 @@ static void resolve_float(struct fzm_scan *s, struct fzm_quantizer_params *p)
     }
     s->key_lo = fzm_scan_key_of_value(s->dtype, -limit);
     s->key_hi = fzm_scan_key_of_value(s->dtype, limit);
-    const struct fzm_extremes e = fzm_scan_extremes(s);
+    const struct fzm_extremes e = s->passes->extremes(s);
     if (e.min > e.max || p->mode == FZM_LOSSLESS) {
         p->kind = FZM_QUANTIZER_EXACT;
         return;
@@ -146,19 +147,20 @@ static void resolve_float(struct fzm_scan *s, struct fzm_quantizer_params *p)
         fzm_quantizer_resolve_span(&w, p);
 }
 
-int fzm_quantizer_resolve(void *params, const struct fzm_call *c)
+void fzm_quantizer_resolve(struct fzm_quantizer_params *p, const struct fzm_call *c,
+                           const struct fzm_scan_passes *passes, void *engine)
 {
-    struct fzm_quantizer_params *const p = (struct fzm_quantizer_params *)params;
     struct fzm_scan s;
+    s.passes = passes;
+    s.engine = engine;
     s.x = c->in[0].data;
     s.n_elems = (size_t)c->in[0].shape.n_elems;
     s.dtype = c->in[0].shape.dtype;
     s.has_fill = c->fill != NULL;
-    s.fill = 0;
     s.key_lo = INT64_MIN;
     s.key_hi = INT64_MAX;
-    s.pool = c->pool;
     s.scratch = c->scratch;
+    s.n_sample = 0;
     p->kind = FZM_QUANTIZER_LINEAR;
     p->has_fill = 0;
     p->step = 1;
@@ -167,14 +169,7 @@ int fzm_quantizer_resolve(void *params, const struct fzm_call *c)
     p->abs_bound = p->lo = p->hi = p->fast_max = 0;
     p->fill = 0;
     const bool is_float = fzm_dtype_is_float(s.dtype);
-    if (c->fill) {
-        struct fzm_scan one = s;
-        one.x = c->fill;
-        one.n_elems = 1;
-        fzm_scan_take_sample(&one);
-        s.fill = one.sample[0];
-    }
-    fzm_scan_take_sample(&s);
+    s.fill = c->fill ? fzm_scan_load_bits(c->fill, 0, s.dtype) : 0;
     if (!is_float)
         fzm_quantizer_resolve_int(&s, p);
     else if (s.n_elems > 0)
@@ -182,5 +177,4 @@ int fzm_quantizer_resolve(void *params, const struct fzm_call *c)
     settle_fill(&s, p);
     if (s.dtype == FZM_F64 && p->code_type == FZM_QUANTIZER_CODE_AUTO)
         p->code_type = FZM_QUANTIZER_CODE_I32;
-    return 0;
 }

@@ -104,6 +104,8 @@ static inline double fzm_quantizer_psnr_ratio(double db)
     return fzm_exp2(-(db / 20) * 3.3219280948873622) * (1 - FZM_POW2(-40)); /* log2(10) */
 }
 
-int fzm_quantizer_resolve(void *params, const struct fzm_call *c);
+/* resolve() with the passes of an engine. */
+void fzm_quantizer_resolve(struct fzm_quantizer_params *p, const struct fzm_call *c,
+                           const struct fzm_scan_passes *passes, void *engine);
 
 #endif

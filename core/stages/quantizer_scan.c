@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Passes over a chunk that settle the Quantizer's parameters. */
+/* Passes over a chunk that settle the Quantizer's parameters, on the CPU. */
 #include "quantizer_scan.h"
 
 #include "../cpu/pool.h"
@@ -7,7 +7,7 @@
 
 #include <stdatomic.h>
 
-enum { PARTITION_N_ELEMS = 65536, BLOCK_N_ELEMS = 1024 };
+enum { PARTITION_N_ELEMS = FZM_SCAN_PARTITION_N_ELEMS, BLOCK_N_ELEMS = 1024 };
 
 /* What a partition found. */
 struct part {
@@ -19,73 +19,39 @@ struct part {
 struct pass {
     const struct fzm_scan *s;
     struct part *parts;
-    int64_t min, max; /* fzm_scan_rest() */
+    int64_t min, max; /* cpu_rest() */
     struct fzm_quantizer_fns fns;
     const struct fzm_quantizer_params *params;
     _Atomic bool differs;
 };
-
-/* Inlined with a constant type where speed matters. */
-static inline int64_t key_of(int dtype, uint64_t bits)
-{
-    switch (dtype) {
-    case FZM_I8: return (int8_t)bits;
-    case FZM_I16: return (int16_t)bits;
-    case FZM_I32: return (int32_t)bits;
-    case FZM_U64: return (int64_t)(bits ^ (uint64_t)1 << 63);
-    case FZM_F32: return (int32_t)(bits >> 31 ? (uint32_t)bits ^ 0x7fffffffU : (uint32_t)bits);
-    case FZM_F64: return (int64_t)(bits >> 63 ? bits ^ ~(uint64_t)0 >> 1 : bits);
-    default: return (int64_t)bits;
-    }
-}
-
-int64_t fzm_scan_key(int dtype, uint64_t bits) { return key_of(dtype, bits); }
-
-uint64_t fzm_scan_bits(int dtype, int64_t key)
-{
-    switch (dtype) {
-    case FZM_U64: return (uint64_t)key ^ (uint64_t)1 << 63;
-    case FZM_F32: return key < 0 ? (uint32_t)key ^ 0x7fffffffU : (uint32_t)key;
-    case FZM_F64: return key < 0 ? (uint64_t)key ^ ~(uint64_t)0 >> 1 : (uint64_t)key;
-    default: return (uint64_t)key;
-    }
-}
-
-double fzm_scan_value(int dtype, int64_t key)
-{
-    const uint64_t bits = fzm_scan_bits(dtype, key);
-    return dtype == FZM_F32 ? (double)fzm_f32_from_bits((uint32_t)bits) : fzm_f64_from_bits(bits);
-}
-
-int64_t fzm_scan_key_of_value(int dtype, double value)
-{
-    return fzm_scan_key(dtype, dtype == FZM_F32 ? fzm_f32_bits((float)value) : fzm_f64_bits(value));
-}
 
 size_t fzm_scan_scratch_nbytes(size_t n_elems)
 {
     return (n_elems / PARTITION_N_ELEMS + 1) * sizeof(struct part);
 }
 
-static inline uint64_t load_bits(const struct fzm_scan *s, size_t i, int dtype)
+/* Inlined with a constant type where speed matters. */
+static inline uint64_t load_bits(const void *x, size_t i, int dtype)
 {
     uint8_t b1;
     uint16_t b2;
     uint32_t b4;
     uint64_t b8;
     switch (fzm_dtype_nbytes(dtype)) {
-    case 1: memcpy(&b1, (const char *)s->x + i, 1); return b1;
-    case 2: memcpy(&b2, (const char *)s->x + i * 2, 2); return b2;
-    case 4: memcpy(&b4, (const char *)s->x + i * 4, 4); return b4;
-    default: memcpy(&b8, (const char *)s->x + i * 8, 8); return b8;
+    case 1: memcpy(&b1, (const char *)x + i, 1); return b1;
+    case 2: memcpy(&b2, (const char *)x + i * 2, 2); return b2;
+    case 4: memcpy(&b4, (const char *)x + i * 4, 4); return b4;
+    default: memcpy(&b8, (const char *)x + i * 8, 8); return b8;
     }
 }
 
-void fzm_scan_take_sample(struct fzm_scan *s)
+uint64_t fzm_scan_load_bits(const void *x, size_t i, int dtype) { return load_bits(x, i, dtype); }
+
+static void take_sample(struct fzm_scan *s)
 {
     s->n_sample = s->n_elems < FZM_SAMPLE_MAX_ELEMS ? s->n_elems : FZM_SAMPLE_MAX_ELEMS;
     for (size_t k = 0; k < s->n_sample; k++)
-        s->sample[k] = load_bits(s, (size_t)((2 * (uint64_t)k + 1) * s->n_elems / (2 * s->n_sample)), s->dtype);
+        s->sample[k] = load_bits(s->x, (size_t)fzm_scan_sample_at(k, s->n_sample, s->n_elems), s->dtype);
 }
 
 static size_t part_begin(size_t part) { return part * PARTITION_N_ELEMS; }
@@ -106,8 +72,8 @@ static inline struct fzm_extremes extremes_of(const struct fzm_scan *s, size_t p
     const size_t first = part_begin(part), end = first + part_n_elems(s, part);
     struct fzm_extremes e = {INT64_MAX, INT64_MIN, 0, 0};
     for (size_t i = first; i < end; i++) {
-        const uint64_t bits = load_bits(s, i, dtype);
-        const int64_t key = key_of(dtype, bits);
+        const uint64_t bits = load_bits(s->x, i, dtype);
+        const int64_t key = fzm_scan_key(dtype, bits);
         const bool good = counts(s, bits, key);
         e.min = good && key < e.min ? key : e.min;
         e.max = good && key > e.max ? key : e.max;
@@ -153,7 +119,7 @@ static struct fzm_extremes run_extremes(struct pass *p, void (*task)(void *, siz
 {
     const size_t n = (size_t)fzm_div_up(p->s->n_elems, PARTITION_N_ELEMS);
     struct fzm_extremes all = {INT64_MAX, INT64_MIN, 0, 0};
-    fzm_pool_run(p->s->pool, n, task, p);
+    fzm_pool_run((struct fzm_pool *)p->s->engine, n, task, p);
     for (size_t i = 0; i < n; i++) {
         const struct fzm_extremes *const e = &p->parts[i].e;
         all.min = e->min < all.min ? e->min : all.min;
@@ -172,9 +138,10 @@ static struct pass pass_init(const struct fzm_scan *s)
     return p;
 }
 
-struct fzm_extremes fzm_scan_extremes(const struct fzm_scan *s)
+static struct fzm_extremes cpu_extremes(struct fzm_scan *s)
 {
     struct pass p = pass_init(s);
+    take_sample(s);
     return run_extremes(&p, extremes_task);
 }
 
@@ -183,8 +150,8 @@ static inline struct fzm_extremes rest_of(const struct pass *p, size_t part, int
     const size_t first = part_begin(part), end = first + part_n_elems(p->s, part);
     struct fzm_extremes e = {INT64_MAX, INT64_MIN, 0, 0};
     for (size_t i = first; i < end; i++) {
-        const uint64_t bits = load_bits(p->s, i, dtype);
-        const int64_t key = key_of(dtype, bits);
+        const uint64_t bits = load_bits(p->s->x, i, dtype);
+        const int64_t key = fzm_scan_key(dtype, bits);
         const bool good = counts(p->s, bits, key), inside = good && key > p->min && key < p->max;
         e.n_min += good && key == p->min;
         e.n_max += good && key == p->max;
@@ -243,7 +210,7 @@ static void rest_task(void *arg, size_t part, unsigned worker)
     p->parts[part].e = p->s->dtype == FZM_F32 ? rest_of(p, part, FZM_F32) : rest_of(p, part, FZM_F64);
 }
 
-struct fzm_extremes fzm_scan_rest(const struct fzm_scan *s, int64_t min, int64_t max)
+static struct fzm_extremes cpu_rest(const struct fzm_scan *s, int64_t min, int64_t max)
 {
     struct pass p = pass_init(s);
     p.min = min;
@@ -251,16 +218,14 @@ struct fzm_extremes fzm_scan_rest(const struct fzm_scan *s, int64_t min, int64_t
     return run_extremes(&p, rest_task);
 }
 
-/* Magnitudes order like their bits; the least normal one. */
 static inline struct fzm_extremes magnitudes_of(const struct fzm_scan *s, size_t part, int dtype)
 {
     const size_t first = part_begin(part), end = first + part_n_elems(s, part);
-    const uint64_t sign = dtype == FZM_F32 ? (uint64_t)1 << 31 : (uint64_t)1 << 63;
-    const uint64_t normal = dtype == FZM_F32 ? (uint64_t)1 << 23 : (uint64_t)1 << 52;
+    const uint64_t sign = fzm_scan_sign(dtype), normal = fzm_scan_least_normal(dtype);
     struct fzm_extremes e = {INT64_MAX, INT64_MIN, 0, 0};
     for (size_t i = first; i < end; i++) {
-        const uint64_t bits = load_bits(s, i, dtype), magnitude = bits & ~sign;
-        const bool good = counts(s, bits, key_of(dtype, bits)) && magnitude >= normal;
+        const uint64_t bits = load_bits(s->x, i, dtype), magnitude = bits & ~sign;
+        const bool good = counts(s, bits, fzm_scan_key(dtype, bits)) && magnitude >= normal;
         e.min = good && (int64_t)magnitude < e.min ? (int64_t)magnitude : e.min;
     }
     return e;
@@ -273,11 +238,10 @@ static void magnitudes_task(void *arg, size_t part, unsigned worker)
     p->parts[part].e = p->s->dtype == FZM_F32 ? magnitudes_of(p->s, part, FZM_F32) : magnitudes_of(p->s, part, FZM_F64);
 }
 
-double fzm_scan_min_magnitude(const struct fzm_scan *s)
+static int64_t cpu_min_magnitude(const struct fzm_scan *s)
 {
     struct pass p = pass_init(s);
-    const int64_t min = run_extremes(&p, magnitudes_task).min;
-    return min == INT64_MAX ? 0.0 : fzm_scan_value(s->dtype, min);
+    return run_extremes(&p, magnitudes_task).min;
 }
 
 /* A block coded and decoded; only floats. */
@@ -365,19 +329,25 @@ bool fzm_scan_is_fixed_point(const struct fzm_scan *s, const struct fzm_quantize
     p.params = params;
     p.fns = fzm_quantizer_fns_get(params, s->dtype);
     copy_sample(s, sample);
-    if (!block_is_fixed(&p, sample, s->n_sample))
-        return false;
-    fzm_pool_run(s->pool, (size_t)fzm_div_up(s->n_elems, PARTITION_N_ELEMS), fixed_task, &p);
+    return block_is_fixed(&p, sample, s->n_sample) && s->passes->is_fixed_point(s, params);
+}
+
+static bool cpu_is_fixed_point(const struct fzm_scan *s, const struct fzm_quantizer_params *params)
+{
+    struct pass p = pass_init(s);
+    p.params = params;
+    p.fns = fzm_quantizer_fns_get(params, s->dtype);
+    fzm_pool_run((struct fzm_pool *)s->engine, (size_t)fzm_div_up(s->n_elems, PARTITION_N_ELEMS), fixed_task,
+                 &p);
     return !atomic_load(&p.differs);
 }
 
-/* Eight running sums, added pairwise at the end of a partition; partitions are added in order. */
 static void error_task(void *arg, size_t part, unsigned worker)
 {
     struct pass *const p = (struct pass *)arg;
     const size_t n = part_n_elems(p->s, part), nbytes = fzm_dtype_nbytes(p->s->dtype);
     const char *const x = (const char *)p->s->x + part_begin(part) * nbytes;
-    double sum[8] = {0};
+    double sum[FZM_SCAN_N_SUMS] = {0};
     uint64_t n_bad = 0;
     struct trip t;
     (void)worker;
@@ -386,15 +356,16 @@ static void error_task(void *arg, size_t part, unsigned worker)
         trip_run(&t, p, x + first * nbytes, n_block);
         for (size_t i = 0; i < n_block; i++) {
             const double d = trip_error(&t, x + first * nbytes, i, p->s->dtype == FZM_F32);
-            sum[i % 8] += d * d;
+            sum[i % FZM_SCAN_N_SUMS] += d * d;
             n_bad += t.bad[i / 64] >> i % 64 & 1;
         }
     }
-    p->parts[part].sum = ((sum[0] + sum[1]) + (sum[2] + sum[3])) + ((sum[4] + sum[5]) + (sum[6] + sum[7]));
+    p->parts[part].sum = fzm_scan_add_sums(sum);
     p->parts[part].n_good = n - n_bad;
 }
 
-double fzm_scan_squared_error(const struct fzm_scan *s, const struct fzm_quantizer_params *params, uint64_t *n_good)
+static double cpu_squared_error(const struct fzm_scan *s, const struct fzm_quantizer_params *params,
+                                uint64_t *n_good)
 {
     struct pass p = pass_init(s);
     const size_t n = (size_t)fzm_div_up(s->n_elems, PARTITION_N_ELEMS);
@@ -402,10 +373,14 @@ double fzm_scan_squared_error(const struct fzm_scan *s, const struct fzm_quantiz
     p.params = params;
     p.fns = fzm_quantizer_fns_get(params, s->dtype);
     *n_good = 0;
-    fzm_pool_run(s->pool, n, error_task, &p);
+    fzm_pool_run((struct fzm_pool *)s->engine, n, error_task, &p);
     for (size_t i = 0; i < n; i++) {
         sum += p.parts[i].sum;
         *n_good += p.parts[i].n_good;
     }
     return sum;
 }
+
+const struct fzm_scan_passes fzm_scan_passes_cpu = {
+    cpu_extremes, cpu_rest, cpu_min_magnitude, cpu_is_fixed_point, cpu_squared_error,
+};

@@ -80,7 +80,7 @@ void fzm_windows_init(struct fzm_windows *w, const struct fzm_field *all)
         const struct fzm_field *const f = &w->field[w->n - 1];
         if (f->min == f->max || !may_have_sentinels(f))
             return;
-        const struct fzm_extremes rest = fzm_scan_rest(f->scan, f->key_min, f->key_max);
+        const struct fzm_extremes rest = f->scan->passes->rest(f->scan, f->key_min, f->key_max);
         struct outside o = find_outside(f, &rest, rest.n_min >= often, rest.n_max >= often, loose);
         if (!o.min && !o.max && !loose) {
             loose = true;

@@ -127,7 +127,7 @@ static bool psnr_is_reached(const struct fzm_field *f, const struct fzm_quantize
     if (!(sure > 1e-140 && sure < 1e140)) /* squares would leave the range of double */
         return false;
     uint64_t n_good;
-    const double sum = fzm_scan_squared_error(f->scan, p, &n_good);
+    const double sum = f->scan->passes->squared_error(f->scan, p, &n_good);
     return sum <= (double)n_good * (sure * sure) * (1 - FZM_POW2(-30));
 }
 
