@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Contexts, and compression and decompression of whole chunks. */
+/* Contexts, and what a stream says of itself. */
 #include "ctx.h"
 
-#include "cpu/fpenv.h"
 #include "shape.h"
 
 #include <sched.h>
@@ -69,8 +68,12 @@ static int ctx_init(struct fzm_ctx *ctx, const fzm_options *options)
     if (ctx->engine < 0 || ctx->engine > FZM_ENGINE_GPU || ctx->n_threads > MAX_THREADS)
         return fzm_err_set(err, FZM_ERR_ARGUMENT, "fzm_options: engine %d or n_threads %u is out of range", ctx->engine,
                            ctx->n_threads);
-    if (ctx->engine == FZM_ENGINE_GPU)
+    if (ctx->engine == FZM_ENGINE_GPU && !fzm_gpu_class)
         return fzm_err_set(err, FZM_ERR_ENGINE, "engine gpu was asked for, but this build has no GPU engine; use auto or cpu");
+    if (options) {
+        ctx->log = options->log;
+        ctx->log_arg = options->log_arg;
+    }
     ctx->engine_used = "cpu";
     ctx->fusion = true;
     FZM_TRY(fzm_preset_build(&ctx->lossless, LOSSLESS_PRESET, FZM_LOSSLESS, 0, err));
@@ -102,6 +105,8 @@ void fzm_ctx_free(fzm_ctx **ctx)
 {
     if (!*ctx)
         return;
+    if ((*ctx)->gpu)
+        fzm_gpu_class->close(*ctx);
     fzm_pool_free(&(*ctx)->pool);
     fzm_arena_free(&(*ctx)->arena);
     free(*ctx);
@@ -110,7 +115,10 @@ void fzm_ctx_free(fzm_ctx **ctx)
 
 const char *fzm_error_text(const fzm_ctx *ctx) { return ctx->err.text; }
 const char *fzm_ctx_engine_used(const fzm_ctx *ctx) { return ctx->engine_used; }
-size_t fzm_ctx_memory_nbytes(const fzm_ctx *ctx) { return fzm_arena_nbytes(&ctx->arena); }
+size_t fzm_ctx_memory_nbytes(const fzm_ctx *ctx)
+{
+    return fzm_arena_nbytes(&ctx->arena) + (ctx->gpu ? fzm_gpu_class->memory_nbytes(ctx) : 0);
+}
 void fzm_ctx_set_fusion(fzm_ctx *ctx, int on) { ctx->fusion = on != 0; }
 
 size_t fzm_array_nbytes(const fzm_array *array)
@@ -120,184 +128,6 @@ size_t fzm_array_nbytes(const fzm_array *array)
 }
 
 size_t fzm_compress_bound(const fzm_array *array) { return fzm_array_nbytes(array) + FZM_MAX_OVERHEAD_NBYTES; }
-
-static void swap_bytes(void *out, const void *in, size_t nbytes, size_t elem_nbytes)
-{
-    const uint8_t *const from = in;
-    uint8_t *const to = out;
-    for (size_t i = 0; i < nbytes; i += elem_nbytes)
-        for (size_t j = 0; j < elem_nbytes; j++)
-            to[i + j] = from[i + elem_nbytes - 1 - j];
-}
-
-static void swap_in_place(void *data, size_t nbytes, size_t elem_nbytes)
-{
-    uint8_t *const p = data;
-    for (size_t i = 0; i < nbytes; i += elem_nbytes)
-        for (size_t j = 0; j < elem_nbytes / 2; j++) {
-            const uint8_t t = p[i + j];
-            p[i + j] = p[i + elem_nbytes - 1 - j];
-            p[i + elem_nbytes - 1 - j] = t;
-        }
-}
-
-static bool has_lossy_stage(const struct fzm_graph *graph)
-{
-    bool lossy = false;
-    for (unsigned i = 0; i < graph->n_nodes; i++)
-        lossy |= (graph->nodes[i].stage->flags & FZM_STAGE_LOSSY) != 0;
-    return lossy;
-}
-
-static size_t sections_nbytes(const struct fzm_stream *s)
-{
-    size_t nbytes = 0;
-    for (unsigned i = 0; i < s->n_sections; i++)
-        nbytes += s->sections[i].nbytes;
-    return nbytes;
-}
-
-static int run_pipeline(fzm_ctx *ctx, struct fzm_stream *s, const struct fzm_pipeline *p, const struct fzm_shape *shape,
-                        const void *in, const void *fill)
-{
-    memset(s, 0, sizeof *s);
-    s->shape = *shape;
-    s->mode = p->mode;
-    s->bound = p->bound;
-    s->graph = p->graph;
-    fzm_graph_inherit_bound(&s->graph, p->mode, p->bound);
-    return fzm_run_forward(ctx, s, in, fill);
-}
-
-/* Runs the pipeline, and the lossless one where the bound asks for exact values or where the lossy
- * stream saves less than a quarter. Leaves the smaller one in ctx->stream; *original is its graph. */
-static int run_best(fzm_ctx *ctx, const struct fzm_pipeline *pipeline, const struct fzm_shape *shape, const void *in,
-                    const void *fill, const struct fzm_graph **original)
-{
-    const size_t in_nbytes = fzm_shape_nbytes(shape);
-    const bool lossy = has_lossy_stage(&pipeline->graph);
-    int code = 1;
-    *original = &pipeline->graph;
-    if (!lossy || pipeline->bound > 0)
-        code = run_pipeline(ctx, &ctx->stream, pipeline, shape, in, fill);
-    if (code < 0)
-        return code;
-    if (!lossy || (code == 0 && sections_nbytes(&ctx->stream) < in_nbytes - in_nbytes / 4))
-        return 0;
-    FZM_TRY(run_pipeline(ctx, &ctx->candidate, &ctx->lossless, shape, in, fill));
-    if (code == 1 || sections_nbytes(&ctx->candidate) < sections_nbytes(&ctx->stream)) {
-        ctx->stream = ctx->candidate;
-        *original = &ctx->lossless.graph;
-    }
-    return 0;
-}
-
-/* Writes the elements as they are. */
-static int write_stored(fzm_ctx *ctx, const struct fzm_shape *shape, bool big_endian, const void *in, void *out,
-                        size_t out_cap, size_t *out_nbytes)
-{
-    struct fzm_stream *const s = &ctx->stream;
-    memset(s, 0, sizeof *s);
-    s->shape = *shape;
-    s->big_endian = big_endian;
-    s->stored = true;
-    s->n_sections = 1;
-    s->sections[0].data = in;
-    s->sections[0].nbytes = fzm_shape_nbytes(shape);
-    return fzm_stream_write(s, NULL, ctx->pool, out, out_cap, out_nbytes, &ctx->err);
-}
-
-static bool has_fill(int kind, const void *in, size_t in_nbytes, const uint8_t *fill, size_t elem_nbytes)
-{
-    const uint8_t *const first = in, *const last = first + in_nbytes - elem_nbytes;
-    return kind == FZM_FILL_VALUE || (kind == FZM_FILL_PADDING && (memcmp(first, fill, elem_nbytes) == 0 ||
-                                                                   memcmp(last, fill, elem_nbytes) == 0));
-}
-
-static int compress_chunk(fzm_ctx *ctx, const fzm_pipeline *pipeline, const fzm_array *array, const void *in,
-                          size_t in_nbytes, void *out, size_t out_cap, size_t *out_nbytes)
-{
-    struct fzm_shape shape;
-    FZM_TRY(fzm_shape_from_array(&shape, array, &ctx->err));
-    if (in_nbytes != fzm_shape_nbytes(&shape))
-        return fzm_err_set(&ctx->err, FZM_ERR_ARGUMENT, "chunk has %zu bytes, its type and shape need %zu", in_nbytes,
-                           fzm_shape_nbytes(&shape));
-    const size_t elem_nbytes = fzm_dtype_nbytes(shape.dtype);
-    const bool swap = array->big_endian && elem_nbytes > 1;
-    const void *native = in;
-    uint8_t fill[8];
-    memcpy(fill, array->fill, sizeof fill);
-    if (swap) {
-        void *const swapped = fzm_arena_get(&ctx->arena, in_nbytes);
-        if (!swapped)
-            return fzm_err_set(&ctx->err, FZM_ERR_MEMORY, "out of memory (%zu bytes of scratch)", in_nbytes);
-        fzm_arena_touch(&ctx->arena, swapped, in_nbytes);
-        swap_bytes(swapped, in, in_nbytes, elem_nbytes);
-        swap_in_place(fill, elem_nbytes, elem_nbytes);
-        native = swapped;
-    }
-    const struct fzm_graph *original;
-    if (in_nbytes > 0) {
-        const bool use_fill = has_fill(array->has_fill, native, in_nbytes, fill, elem_nbytes);
-        FZM_TRY(run_best(ctx, pipeline, &shape, native, use_fill ? fill : NULL, &original));
-        ctx->stream.big_endian = swap;
-        /* A stream is worth its header only if it is smaller than the stored form. */
-        if (sections_nbytes(&ctx->stream) < in_nbytes) {
-            const int code = fzm_stream_write(&ctx->stream, original, ctx->pool, out, out_cap, out_nbytes, &ctx->err);
-            if (code == 0 && *out_nbytes < in_nbytes)
-                return 0;
-            if (code != 0 && code != FZM_ERR_CAPACITY)
-                return code;
-            ctx->err.code = 0;
-        }
-    }
-    return write_stored(ctx, &shape, swap, in, out, out_cap, out_nbytes);
-}
-
-int fzm_compress(fzm_ctx *ctx, const fzm_pipeline *pipeline, const fzm_array *array, const void *in, size_t in_nbytes,
-                 void *out, size_t out_cap, size_t *out_nbytes)
-{
-    memset(&ctx->err, 0, sizeof ctx->err);
-    *out_nbytes = 0;
-    const uint64_t fpenv = fzm_fpenv_enter();
-    const int code = compress_chunk(ctx, pipeline, array, in, in_nbytes, out, out_cap, out_nbytes);
-    fzm_fpenv_leave(fpenv);
-    fzm_arena_reset(&ctx->arena);
-    return code;
-}
-
-static int decompress_chunk(fzm_ctx *ctx, const void *in, size_t in_nbytes, void *out, size_t out_cap,
-                            size_t *out_nbytes, bool verify)
-{
-    struct fzm_stream *const s = &ctx->stream;
-    FZM_TRY(fzm_stream_read(s, in, in_nbytes, &ctx->err));
-    const size_t nbytes = fzm_shape_nbytes(&s->shape);
-    if (nbytes > out_cap)
-        return fzm_err_set(&ctx->err, FZM_ERR_CAPACITY, "chunk of %zu bytes does not fit into %zu", nbytes, out_cap);
-    if (verify)
-        FZM_TRY(fzm_stream_verify(s, in, ctx->pool, &ctx->err));
-    if (s->stored)
-        memcpy(out, (const uint8_t *)in + s->header_nbytes, nbytes);
-    else {
-        FZM_TRY(fzm_run_inverse(ctx, s, out));
-        if (s->big_endian)
-            swap_in_place(out, nbytes, fzm_dtype_nbytes(s->shape.dtype));
-    }
-    *out_nbytes = nbytes;
-    return 0;
-}
-
-int fzm_decompress(fzm_ctx *ctx, const void *in, size_t in_nbytes, void *out, size_t out_cap, size_t *out_nbytes,
-                   int verify)
-{
-    memset(&ctx->err, 0, sizeof ctx->err);
-    *out_nbytes = 0;
-    const uint64_t fpenv = fzm_fpenv_enter();
-    const int code = decompress_chunk(ctx, in, in_nbytes, out, out_cap, out_nbytes, verify != 0);
-    fzm_fpenv_leave(fpenv);
-    fzm_arena_reset(&ctx->arena);
-    return code;
-}
 
 static void describe_array(const struct fzm_stream *s, fzm_array *array)
 {

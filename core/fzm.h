@@ -83,6 +83,8 @@ typedef struct fzm_options {
     int engine;         /* enum fzm_engine; default: FZM_ENGINE of the environment, else auto */
     unsigned n_threads; /* default: FZM_NUM_THREADS, else the CPUs of the affinity mask */
     int device;         /* GPU index + 1; default: FZM_DEVICE, else by local MPI rank */
+    void (*log)(void *arg, const char *text); /* gets warnings, e.g. why a GPU was left; may be NULL */
+    void *log_arg;
 } fzm_options;
 
 typedef struct fzm_ctx fzm_ctx;
@@ -162,6 +164,18 @@ int fzm_compress(fzm_ctx *ctx, const fzm_pipeline *pipeline, const fzm_array *ar
  * verify: 0 skips the payload checksum. */
 int fzm_decompress(fzm_ctx *ctx, const void *in, size_t in_nbytes, void *out, size_t out_cap,
                    size_t *out_nbytes, int verify);
+
+/* The same for arrays and streams in device memory, on a CUDA stream (a cudaStream_t; NULL: the default one) of
+ * the context's device. Work is enqueued; the calls wait for the device where they need a size: once for a
+ * chunk without outliers, twice with some, at every stage for pipelines that are no presets. *out_nbytes is valid on
+ * return, the bytes of out when the stream has got so far. in and out are the caller's until then; scratch memory
+ * belongs to ctx, so all calls with one ctx go to one stream, or are separated by a synchronisation. For several
+ * chunks in flight use a ctx for each. Elements are in the host's byte order (array->big_endian is an error). out of
+ * fzm_compress_device() is 16-byte aligned. FZM_ERR_ENGINE if there is no usable GPU; there is no fallback. */
+int fzm_compress_device(fzm_ctx *ctx, const fzm_pipeline *pipeline, const fzm_array *array, const void *in,
+                        size_t in_nbytes, void *out, size_t out_cap, size_t *out_nbytes, void *stream);
+int fzm_decompress_device(fzm_ctx *ctx, const void *in, size_t in_nbytes, void *out, size_t out_cap,
+                          size_t *out_nbytes, int verify, void *stream);
 
 typedef struct fzm_section_info {
     const char *stage, *port; /* producing stage's type and port name */

@@ -19,6 +19,10 @@ struct fzm_fused {
     size_t (*scratch)(const struct fzm_call *calls, unsigned n_threads);
     int (*forward)(struct fzm_call *calls, void *scratch);
     int (*inverse)(struct fzm_call *calls, void *scratch);
+    /* Not NULL: port late_port of the first stage has no memory in forward(), which leaves its size pending.
+     * When that is known, finish() fills the port; its memory is then as large as it gets. */
+    int (*finish)(struct fzm_call *calls, void *scratch);
+    int late_port;
 };
 
 /* fused_fast.c: Quantizer, AdaptiveLorenzo on tiles of 256, AdaptiveBitpack. */

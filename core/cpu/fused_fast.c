@@ -333,4 +333,5 @@ static int inverse(struct fzm_call *calls, void *scratch_)
 static const struct fzm_stage *const chain[] = {&fzm_stage_quantizer, &fzm_stage_adaptive_lorenzo,
                                                 &fzm_stage_adaptive_bitpack};
 
-const struct fzm_fused fzm_fused_fast = {"fast", chain, 3, accepts, scratch, forward, inverse};
+const struct fzm_fused fzm_fused_fast = {.name = "fast", .chain = chain, .n_stages = 3, .accepts = accepts,
+                                         .scratch = scratch, .forward = forward, .inverse = inverse};

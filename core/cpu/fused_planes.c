@@ -371,7 +371,9 @@ static const struct fzm_stage *const quantized_chain[] = {&fzm_stage_quantizer, 
 static const struct fzm_stage *const lossless_chain[] = {&fzm_stage_adaptive_lorenzo, &fzm_stage_negabinary,
                                                          &fzm_stage_bitshuffle, &fzm_stage_rze};
 
-const struct fzm_fused fzm_fused_planes = {"planes", quantized_chain, 5, accepts_quantized, scratch, forward_quantized,
-                                           inverse_quantized};
-const struct fzm_fused fzm_fused_lossless = {"lossless planes", lossless_chain, 4, accepts_lossless, scratch, forward_lossless,
-                                             inverse_lossless};
+const struct fzm_fused fzm_fused_planes = {.name = "planes", .chain = quantized_chain, .n_stages = 5,
+                                           .accepts = accepts_quantized, .scratch = scratch,
+                                           .forward = forward_quantized, .inverse = inverse_quantized};
+const struct fzm_fused fzm_fused_lossless = {.name = "lossless planes", .chain = lossless_chain, .n_stages = 4,
+                                             .accepts = accepts_lossless, .scratch = scratch,
+                                             .forward = forward_lossless, .inverse = inverse_lossless};

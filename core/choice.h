@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Which engine runs a chunk. */
+#ifndef FZM_CHOICE_H
+#define FZM_CHOICE_H
+
+#include "ctx.h"
+
+/* One call, on either engine. Both return what fzm_compress_on() or fzm_run_inverse() returns. */
+struct fzm_way {
+    int (*on_cpu)(void *arg);
+    int (*on_gpu)(void *arg);
+    enum fzm_direction direction;
+    const struct fzm_graph *graph;
+    size_t nbytes; /* of the elements */
+    void *arg;
+};
+
+/* Runs it on the engine asked for. Engine auto takes the GPU for chunks of a size for which it has been the faster
+ * one, and the CPU when the GPU fails. Sets ctx->engine_used. */
+int fzm_choice_run(fzm_ctx *ctx, const struct fzm_way *way);
+
+#endif
