@@ -80,6 +80,9 @@ def measure_all(args, fields):
                 got = measure(args, field, mode, bound, threads)
                 failures += got is None
                 for row in got or []:
+                    if args.preset == 'all' and (row['preset'] == 'auto' or
+                                                 (row['preset'] == 'lossless') != (mode == 'lossless')):
+                        continue # the same as others, or beside the point
                     row.update(field=field[0], type=field[3], shape=field[2], mode=mode, bound=bound)
                     by_key.setdefault((row['preset'], row['engine']), {})[threads] = row
             for by_threads in by_key.values():
