@@ -170,11 +170,11 @@ static uint64_t read_size(struct fzm_reader *r)
     return 0;
 }
 
-int fzm_stream_write(struct fzm_stream *s, const struct fzm_graph *original, struct fzm_pool *pool, void *out,
-                     size_t out_cap, size_t *out_nbytes, struct fzm_err *err)
+int fzm_stream_make_header(struct fzm_stream *s, const struct fzm_graph *original, struct fzm_header *h, size_t out_cap,
+                           struct fzm_err *err)
 {
-    uint8_t header[FZM_MAX_HEADER_NBYTES];
-    struct fzm_writer w = {header, header + sizeof header, false};
+    uint8_t *const header = h->bytes;
+    struct fzm_writer w = {header, header + sizeof h->bytes, false};
     const unsigned axes = n_axes(&s->shape);
     fzm_write_bytes(&w, "FZM", 3);
     fzm_write_u8(&w, FZM_FORMAT_VERSION);
@@ -199,21 +199,28 @@ int fzm_stream_write(struct fzm_stream *s, const struct fzm_graph *original, str
     const size_t fixed = 8 + 3 + 4;
     if (w.bad || (size_t)(w.end - w.p) < fixed)
         return fzm_err_set(err, FZM_ERR_CONFIG, "pipeline needs a header of more than %d bytes", FZM_MAX_HEADER_NBYTES);
-    uint8_t *const hash_at = w.p;
+    h->hash_at = (size_t)(w.p - header);
     fzm_write_le64(&w, 0);
     while ((w.p - header) % 4 != 0)
         fzm_write_u8(&w, 0);
     s->header_nbytes = (size_t)(w.p - header) + 4;
+    header[4] = (uint8_t)(s->header_nbytes / 4);
     if (s->payload_nbytes > out_cap || out_cap - s->payload_nbytes < s->header_nbytes)
         return fzm_err_set(err, FZM_ERR_CAPACITY, "stream of %llu bytes does not fit into %zu",
                            (unsigned long long)(s->payload_nbytes + s->header_nbytes), out_cap);
+    return 0;
+}
 
+int fzm_stream_write(struct fzm_stream *s, const struct fzm_graph *original, struct fzm_pool *pool, void *out,
+                     size_t out_cap, size_t *out_nbytes, struct fzm_err *err)
+{
+    struct fzm_header h;
+    FZM_TRY(fzm_stream_make_header(s, original, &h, out_cap, err));
     struct payload_job job = {s->sections, (uint8_t *)out + s->header_nbytes, s->payload_nbytes, 0};
     s->payload_hash = run_payload(&job, pool);
-    fzm_put_le64(hash_at, s->payload_hash);
-    header[4] = (uint8_t)(s->header_nbytes / 4);
-    fzm_write_le32(&w, XXH32(header, s->header_nbytes - 4, 0));
-    memcpy(out, header, s->header_nbytes);
+    fzm_put_le64(h.bytes + h.hash_at, s->payload_hash);
+    fzm_put_le32(h.bytes + s->header_nbytes - 4, XXH32(h.bytes, s->header_nbytes - 4, 0));
+    memcpy(out, h.bytes, s->header_nbytes);
     *out_nbytes = s->header_nbytes + (size_t)s->payload_nbytes;
     return 0;
 }

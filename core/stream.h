@@ -38,6 +38,17 @@ int fzm_graph_rebuilder(const struct fzm_graph *graph, int node, int port);
 /* Replaces stage params that inherit the pipeline's bound by its mode and value. */
 void fzm_graph_inherit_bound(struct fzm_graph *graph, int mode, double bound);
 
+/* A header that lacks its payload hash, at hash_at, and the check in its last 4 bytes. */
+struct fzm_header {
+    uint8_t bytes[FZM_MAX_HEADER_NBYTES];
+    size_t hash_at;
+};
+
+/* Makes the header of a stream whose sections have their sizes; sets s->header_nbytes and payload_nbytes. The header's
+ * length does not depend on these sizes. Returns FZM_ERR_CAPACITY if the stream does not fit into out_cap. */
+int fzm_stream_make_header(struct fzm_stream *s, const struct fzm_graph *original, struct fzm_header *header,
+                           size_t out_cap, struct fzm_err *err);
+
 /* Writes header and sections; sections[].data, nbytes are set, payload_hash is computed here.
  * original: the graph before fzm_graph_inherit_bound(). Returns FZM_ERR_CAPACITY if it does not fit. */
 int fzm_stream_write(struct fzm_stream *s, const struct fzm_graph *original, struct fzm_pool *pool, void *out,
