@@ -22,6 +22,12 @@ static void worker_free(struct worker *worker)
     free(worker);
 }
 
+static void log_warning(void *arg, const char *text)
+{
+    (void)arg;
+    log_line(LOG_WARN, "%s", text);
+}
+
 int worker_take(struct worker **worker, char *text)
 {
     for (int i = 0; i < N_SLOTS; i++)
@@ -36,7 +42,8 @@ int worker_take(struct worker **worker, char *text)
         snprintf(text, FZM_ERROR_TEXT_NBYTES, "out of memory");
         return FZM_ERR_MEMORY;
     }
-    code = fzm_ctx_new(&(*worker)->ctx, NULL, text);
+    const fzm_options options = {.size = sizeof options, .log = log_warning};
+    code = fzm_ctx_new(&(*worker)->ctx, &options, text);
     if (code < 0) {
         worker_free(*worker);
         *worker = NULL;
