@@ -38,13 +38,13 @@ static uint64_t row_bits(const uint64_t *bad, uint32_t i, uint32_t n)
 
 bool fzm_outlier_mask_clip(uint64_t *bad, const struct fzm_tiling *t, const uint32_t extent[3])
 {
-    uint64_t any = 0;
-    if (!fzm_tile_is_full(t, extent))
-        for (uint32_t i = 0; i < t->n_tile_elems; i++) {
-            const uint32_t x = i % t->tile[2], row = i / t->tile[2], y = row % t->tile[1], z = row / t->tile[1];
-            if (x >= extent[2] || y >= extent[1] || z >= extent[0])
-                bad[i / 64] &= ~((uint64_t)1 << (i % 64));
-        }
+    uint64_t any = 0, clipped[FZM_TILE_MAX_MASK_WORDS] = {0};
+    if (!fzm_tile_is_full(t, extent)) {
+        struct fzm_mask_walk w = fzm_mask_walk_from(t, extent);
+        while (fzm_mask_walk_next(&w))
+            clipped[w.first / 64] |= bad[w.first / 64] & w.valid << (w.first % 64);
+        memcpy(bad, clipped, t->n_tile_elems / 8);
+    }
     for (uint32_t i = 0; i < t->n_tile_elems / 64; i++)
         any |= bad[i];
     return any != 0;

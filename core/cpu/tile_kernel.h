@@ -252,7 +252,10 @@ static uint32_t NAME(fill_masked)(void *values, const uint64_t *bad, const struc
     w = fzm_mask_walk_from(t, extent);
     while (fzm_mask_walk_next(&w)) {
         T *const row = v + w.first;
-        for (uint64_t bits = bad[w.first / 64] >> (w.first % 64) & w.valid; bits; bits &= bits - 1) {
+        uint64_t bits = bad[w.first / 64] >> (w.first % 64) & w.valid;
+        for (uint32_t i = 0; bits == w.valid && i < w.n; i++) /* most masked rows are masked as a whole */
+            row[i] = last;
+        for (bits = bits == w.valid ? 0 : bits; bits; bits &= bits - 1) {
             const unsigned i = fzm_ctz64(bits);
             row[i] = i ? row[i - 1] : last;
         }

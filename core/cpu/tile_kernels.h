@@ -31,39 +31,6 @@ static inline unsigned fzm_ctz64(uint64_t v)
 #endif
 }
 
-/* Walks over the valid elements of a tile in tile order, at most 64 of a row at a time: elements first ..
- * first + n - 1, whose bits lie in one word of a mask; valid has the n low bits set. */
-struct fzm_mask_walk {
-    const struct fzm_tiling *t;
-    const uint32_t *extent;
-    uint32_t x, y, z, first, n;
-    uint64_t valid;
-};
-
-static inline struct fzm_mask_walk fzm_mask_walk_from(const struct fzm_tiling *t, const uint32_t extent[3])
-{
-    const struct fzm_mask_walk w = {t, extent, 0, 0, 0, 0, 0, 0};
-    return w;
-}
-
-static inline bool fzm_mask_walk_next(struct fzm_mask_walk *w)
-{
-    if (w->x >= w->extent[2]) {
-        w->x = 0;
-        if (++w->y >= w->extent[1]) {
-            w->y = 0;
-            w->z++;
-        }
-    }
-    if (w->z >= w->extent[0])
-        return false;
-    w->first = (w->z * w->t->tile[1] + w->y) * w->t->tile[2] + w->x;
-    w->n = w->extent[2] - w->x < 64 ? w->extent[2] - w->x : 64;
-    w->valid = ~(uint64_t)0 >> (64 - w->n);
-    w->x += 64;
-    return true;
-}
-
 #include "tile_simd.h"
 
 #define T int8_t
