@@ -96,6 +96,8 @@ void *fzm_gpu_get(fzm_ctx *ctx, size_t nbytes)
         e->peak_nbytes = now > e->peak_nbytes ? now : e->peak_nbytes;
     }
     best->in_use = BLOCK_USED;
+    if (ctx->poison)
+        cudaMemsetAsync(best->data, 0xa5, best->nbytes, e->ops.stream);
     return best->data;
 }
 

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#define FZM_DECLARE_OPS(name) extern const struct fzm_gpu_ops fzm_gpu_ops_##name;
+#define FZM_DECLARE_OPS(name) extern const struct fzm_gpu_ops fzm_gpu_ops_##name __attribute__((weak));
 FZM_STAGES(FZM_DECLARE_OPS)
 #define FZM_LIST_OPS(name) &fzm_gpu_ops_##name,
 static const struct fzm_gpu_ops *const all_ops[] = {FZM_STAGES(FZM_LIST_OPS)};
@@ -17,7 +17,7 @@ extern const struct fzm_fused *const fzm_gpu_fused[]; /* fused.cu */
 static const struct fzm_gpu_ops *ops_of(const struct fzm_stage *stage)
 {
     for (size_t i = 0; i < sizeof all_ops / sizeof all_ops[0]; i++)
-        if (all_ops[i]->stage == stage)
+        if (all_ops[i] && all_ops[i]->stage == stage)
             return all_ops[i];
     return NULL;
 }
@@ -54,21 +54,37 @@ static size_t scratch(fzm_ctx *ctx, const struct fzm_stage *stage, const void *p
 {
     (void)ctx;
     const struct fzm_gpu_ops *const ops = ops_of(stage);
-    return ops->scratch ? ops->scratch(params, in) : 0;
+    return ops && ops->scratch ? ops->scratch(params, in) : 0;
+}
+
+static int missing(const struct fzm_stage *stage, struct fzm_err *err)
+{
+    return fzm_err_set(err, FZM_ERR_ENGINE, "GPU: stage %s does not run there; use engine auto or cpu", stage->name);
 }
 
 static int resolve(const struct fzm_stage *stage, void *params, const struct fzm_call *c)
 {
-    return ops_of(stage)->resolve(params, c);
+    const struct fzm_gpu_ops *const ops = ops_of(stage);
+    return ops ? ops->resolve(params, c) : missing(stage, c->err);
 }
 
 static int inverse_nbytes(const struct fzm_stage *stage, const struct fzm_call *c, size_t *in_nbytes)
 {
-    return ops_of(stage)->inverse_nbytes(c, in_nbytes);
+    const struct fzm_gpu_ops *const ops = ops_of(stage);
+    return ops ? ops->inverse_nbytes(c, in_nbytes) : missing(stage, c->err);
 }
 
-static int forward(const struct fzm_stage *stage, struct fzm_call *c) { return ops_of(stage)->forward(c); }
-static int inverse(const struct fzm_stage *stage, struct fzm_call *c) { return ops_of(stage)->inverse(c); }
+static int forward(const struct fzm_stage *stage, struct fzm_call *c)
+{
+    const struct fzm_gpu_ops *const ops = ops_of(stage);
+    return ops ? ops->forward(c) : missing(stage, c->err);
+}
+
+static int inverse(const struct fzm_stage *stage, struct fzm_call *c)
+{
+    const struct fzm_gpu_ops *const ops = ops_of(stage);
+    return ops ? ops->inverse(c) : missing(stage, c->err);
+}
 
 int fzm_gpu_settle(fzm_ctx *ctx)
 {
@@ -92,8 +108,54 @@ static uint64_t pending_nbytes(fzm_ctx *ctx, const uint64_t *pending)
     return e->host_words[pending - e->words];
 }
 
-static int write_stream(fzm_ctx *ctx, struct fzm_stream *s, const struct fzm_graph *original, void *out, size_t out_cap,
-                        size_t *out_nbytes)
+static int get(fzm_ctx *ctx, void **data, size_t nbytes)
+{
+    *data = fzm_gpu_get(ctx, nbytes);
+    if (!*data)
+        return fzm_err_set(&ctx->err, FZM_ERR_MEMORY, "GPU: out of device memory (%zu bytes)", nbytes);
+    return 0;
+}
+
+/* The first section of the first run of a chunk. The header's length is that of the params as they are now; should a
+ * later stage settle others, move_misplaced() puts it right. */
+static void *place(fzm_ctx *ctx, const struct fzm_stream *s, unsigned node, unsigned port, size_t nbytes)
+{
+    struct fzm_gpu_engine *const e = fzm_gpu_of(ctx);
+    struct fzm_stream copy = *s;
+    struct fzm_header header;
+    struct fzm_err err = {0};
+    if (e->is_placed || fzm_stream_list_sections(&copy, &err) < 0 || copy.sections[0].node != node ||
+        copy.sections[0].port != port || fzm_stream_make_header(&copy, &header, SIZE_MAX, &err) < 0)
+        return NULL;
+    if (!e->out) {
+        const size_t bound = fzm_shape_nbytes(&s->shape) + FZM_MAX_OVERHEAD_NBYTES, room = nbytes + FZM_MAX_HEADER_NBYTES;
+        e->out_cap = room > bound ? room : bound;
+        e->out = fzm_gpu_get(ctx, e->out_cap);
+    }
+    /* ops may write whole words at the end */
+    if (!e->out || e->out_cap < copy.header_nbytes || e->out_cap - copy.header_nbytes < nbytes + 16)
+        return NULL;
+    e->is_placed = true;
+    return e->out + copy.header_nbytes;
+}
+
+/* Takes a section out of the way of a stream in which it would lie elsewhere. */
+static int move_misplaced(fzm_ctx *ctx, struct fzm_stream *s)
+{
+    struct fzm_gpu_engine *const e = fzm_gpu_of(ctx);
+    struct fzm_section *const first = &s->sections[0];
+    const uintptr_t at = (uintptr_t)first->data, begin = (uintptr_t)e->out;
+    void *data;
+    if (first->nbytes == 0 || at < begin || at - begin >= e->out_cap || at - begin == s->header_nbytes)
+        return 0;
+    FZM_TRY(get(ctx, &data, (size_t)first->nbytes));
+    FZM_TRY(fzm_gpu_check(cudaMemcpyAsync(data, first->data, (size_t)first->nbytes, cudaMemcpyDeviceToDevice, e->ops.stream),
+                          "payload", &ctx->err));
+    first->data = (const uint8_t *)data;
+    return 0;
+}
+
+static int write_stream(fzm_ctx *ctx, struct fzm_stream *s, void *out, size_t out_cap, size_t *out_nbytes)
 {
     struct fzm_gpu_engine *const e = fzm_gpu_of(ctx);
     uint64_t *const hash = e->words + FZM_GPU_N_WORDS - 1;
@@ -101,7 +163,15 @@ static int write_stream(fzm_ctx *ctx, struct fzm_stream *s, const struct fzm_gra
     struct fzm_gpu_parts parts = {0};
     struct fzm_gpu_header head;
     uint64_t end = 0;
-    FZM_TRY(fzm_stream_make_header(s, original, &header, out_cap, &ctx->err));
+    void *data;
+    if (!e->out) {
+        e->out_cap = fzm_shape_nbytes(&s->shape) + FZM_MAX_OVERHEAD_NBYTES;
+        FZM_TRY(get(ctx, &data, e->out_cap));
+        e->out = data;
+    }
+    out = e->out;
+    FZM_TRY(fzm_stream_make_header(s, &header, out_cap, &ctx->err));
+    FZM_TRY(move_misplaced(ctx, s));
     for (unsigned i = 0; i < s->n_sections; i++) {
         if (s->sections[i].nbytes == 0)
             continue;
@@ -124,6 +194,7 @@ const struct fzm_backend fzm_gpu_backend = {
     .get = fzm_gpu_get,
     .touch = touch,
     .put = fzm_gpu_put,
+    .place = place,
     .has_stage = has_stage,
     .scratch = scratch,
     .resolve = resolve,
@@ -151,28 +222,29 @@ static void finish(fzm_ctx *ctx, int code)
     fzm_gpu_reset(ctx);
 }
 
-static int get(fzm_ctx *ctx, void **data, size_t nbytes)
+static void set_out(fzm_ctx *ctx, void *out, size_t out_cap)
 {
-    *data = fzm_gpu_get(ctx, nbytes);
-    if (!*data)
-        return fzm_err_set(&ctx->err, FZM_ERR_MEMORY, "GPU: out of device memory (%zu bytes)", nbytes);
-    return 0;
+    struct fzm_gpu_engine *const e = fzm_gpu_of(ctx);
+    e->out = out;
+    e->out_cap = out_cap;
+    e->is_placed = false;
 }
 
 static int compress_host(fzm_ctx *ctx, const struct fzm_chunk *chunk, const void *in, void *out, size_t out_cap,
                          size_t *out_nbytes)
 {
-    const size_t in_nbytes = fzm_shape_nbytes(&chunk->shape), bound = in_nbytes + FZM_MAX_OVERHEAD_NBYTES;
-    void *device_in, *device_out;
+    const size_t in_nbytes = fzm_shape_nbytes(&chunk->shape);
+    void *device_in;
     FZM_TRY(get(ctx, &device_in, in_nbytes));
-    FZM_TRY(get(ctx, &device_out, bound));
+    set_out(ctx, NULL, 0);
     FZM_TRY(fzm_gpu_upload(ctx, device_in, in, in_nbytes));
-    const int code = fzm_compress_on(ctx, &fzm_gpu_backend, chunk, device_in, device_out, bound, out_nbytes);
+    const int code = fzm_compress_on(ctx, &fzm_gpu_backend, chunk, device_in, NULL, in_nbytes + FZM_MAX_OVERHEAD_NBYTES,
+                                     out_nbytes);
     if (code != 0)
         return code;
     if (*out_nbytes > out_cap)
         return fzm_err_set(&ctx->err, FZM_ERR_CAPACITY, "stream of %zu bytes does not fit into %zu", *out_nbytes, out_cap);
-    return fzm_gpu_download(ctx, out, device_out, *out_nbytes);
+    return fzm_gpu_download(ctx, out, fzm_gpu_of(ctx)->out, *out_nbytes);
 }
 
 static int compress(fzm_ctx *ctx, const struct fzm_chunk *chunk, const void *in, void *out, size_t out_cap,
@@ -191,6 +263,7 @@ static int compress_device(fzm_ctx *ctx, const struct fzm_chunk *chunk, const vo
 {
     int device = 0;
     FZM_TRY(fzm_gpu_enter(ctx, (cudaStream_t)stream, &device));
+    set_out(ctx, out, out_cap);
     int code = fzm_compress_on(ctx, &fzm_gpu_backend, chunk, in, out, out_cap, out_nbytes);
     if (code == 1)
         code = fzm_write_stored(ctx, &fzm_gpu_backend, chunk, in, out, out_cap, out_nbytes);

@@ -34,6 +34,9 @@ struct fzm_gpu_engine {
     uint64_t *words;           /* device: [0] damage, then the slots, then the payload's hash */
     uint64_t *host_words;      /* pinned copy; also for small reads */
     unsigned n_slots;
+    char *out;                 /* the stream that is being made; NULL: memory for it is still to be taken */
+    size_t out_cap;
+    bool is_placed;            /* a section lies there already */
     struct fzm_gpu_block *blocks;
     size_t n_blocks, cap_blocks, peak_nbytes;
     struct fzm_gpu_lane *lanes; /* one per thread of the pool */

@@ -85,7 +85,9 @@ static __device__ __noinline__ void find_place(const struct encode_args *a, stru
         return;
     ((uint32_t *)(void *)(a->section + 8))[super] = (uint32_t)(base + sum);
     if (super == a->n_super - 1) {
-        *(uint64_t *)(void *)a->section = (uint64_t)a->n_tiles * 1024;
+        const uint64_t nbytes = (uint64_t)a->n_tiles * 1024;
+        ((uint32_t *)(void *)a->section)[0] = (uint32_t)nbytes;
+        ((uint32_t *)(void *)a->section)[1] = (uint32_t)(nbytes >> 32);
         a->result->section_nbytes = fzm_bitpack_table_nbytes(a->n_super) + 4 * (base + sum);
     }
     sh->base = base;

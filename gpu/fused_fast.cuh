@@ -29,7 +29,7 @@ struct fzm_gpu_fast {
     const struct fzm_tiling *tiling;              /* host memory; tiles of 256 */
     int geometry;                                 /* enum fzm_geometry: 1d, 2d or 3d */
     float *elems;                                 /* the array, 4-byte aligned; read only by forward */
-    uint8_t *section;       /* 8-byte aligned; forward: room for the bound of the section */
+    uint8_t *section;       /* 4-byte aligned; forward: room for the bound of the section */
     uint64_t section_nbytes; /* inverse only */
     uint8_t *modes;         /* 2 bits per tile, n_tiles / 4 bytes rounded up */
     int32_t *origins;       /* n_tiles */

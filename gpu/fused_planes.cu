@@ -100,7 +100,9 @@ FZM_D void find_place(const struct encode_args *a, struct encode_shared *sh, uin
     if (tile % FZM_ZERO_GROUP_CHUNKS == FZM_ZERO_GROUP_CHUNKS - 1 || tile == a->n_tiles - 1)
         ends[tile / FZM_ZERO_GROUP_CHUNKS] = (uint32_t)(base + sum);
     if (tile == a->n_tiles - 1) {
-        *(uint64_t *)(void *)a->section = (uint64_t)a->n_tiles * TILE_NBYTES;
+        const uint64_t nbytes = (uint64_t)a->n_tiles * TILE_NBYTES;
+        ends[-2] = (uint32_t)nbytes;
+        ends[-1] = (uint32_t)(nbytes >> 32);
         a->result->section_nbytes = fzm_zero_table_nbytes(a->n_tiles) + base + sum;
     }
     sh->base = base;

@@ -20,7 +20,7 @@ struct fzm_gpu_planes {
     int geometry;            /* enum fzm_geometry, not auto */
     int is_float;            /* lossless: the elements are f32, else i32 or u32 */
     void *elems;             /* the array, 4-byte aligned; read only by forward */
-    uint8_t *section;        /* 8-byte aligned, accessible in whole words; forward: room for its bound */
+    uint8_t *section;        /* 4-byte aligned, accessible in whole words; forward: room for its bound */
     uint64_t section_nbytes; /* inverse only */
     uint8_t *modes;          /* 2 bits per tile, n_tiles / 4 bytes rounded up */
     int32_t *origins;        /* n_tiles */

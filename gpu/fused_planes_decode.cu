@@ -49,7 +49,7 @@ FZM_D bool find_payload(const struct decode_args *a, struct decode_shared *sh, u
     bool good = begin <= end && end <= payloads_nbytes && end - begin == sum && size <= TILE_NBYTES;
     if (group == n_groups - 1)
         good = good && end == payloads_nbytes &&
-               *(const uint64_t *)(const void *)a->section == (uint64_t)a->n_tiles * TILE_NBYTES;
+               ((uint64_t)ends[-1] << 32 | ends[-2]) == (uint64_t)a->n_tiles * TILE_NBYTES;
     if (lane == 0) {
         sh->begin = begin + before;
         sh->size = size;
