@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* For builds without CUDA. */
-#include "backend.h"
+#include "../core/backend.h"
 
 const struct fzm_gpu_class *const fzm_gpu_class = NULL;
