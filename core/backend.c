@@ -6,12 +6,6 @@ static void *get(fzm_ctx *ctx, size_t nbytes) { return fzm_arena_get(&ctx->arena
 static void touch(fzm_ctx *ctx, const void *data, size_t nbytes) { fzm_arena_touch(&ctx->arena, data, nbytes); }
 static void put(fzm_ctx *ctx, void *data) { fzm_arena_put(&ctx->arena, data); }
 
-static bool has_stage(const struct fzm_stage *stage)
-{
-    (void)stage;
-    return true;
-}
-
 static size_t scratch(fzm_ctx *ctx, const struct fzm_stage *stage, const void *params, const struct fzm_shape *in)
 {
     return stage->scratch ? stage->scratch(params, in, ctx->n_threads) : 0;
@@ -30,10 +24,9 @@ static int inverse_nbytes(const struct fzm_stage *stage, const struct fzm_call *
 static int forward(const struct fzm_stage *stage, struct fzm_call *c) { return stage->forward(c); }
 static int inverse(const struct fzm_stage *stage, struct fzm_call *c) { return stage->inverse(c); }
 
-static int write_stream(fzm_ctx *ctx, struct fzm_stream *s, const struct fzm_graph *original, void *out, size_t out_cap,
-                        size_t *out_nbytes)
+static int write_stream(fzm_ctx *ctx, struct fzm_stream *s, void *out, size_t out_cap, size_t *out_nbytes)
 {
-    return fzm_stream_write(s, original, ctx->pool, out, out_cap, out_nbytes, &ctx->err);
+    return fzm_stream_write(s, ctx->pool, out, out_cap, out_nbytes, &ctx->err);
 }
 
 const struct fzm_backend fzm_cpu_backend = {
@@ -41,7 +34,6 @@ const struct fzm_backend fzm_cpu_backend = {
     .get = get,
     .touch = touch,
     .put = put,
-    .has_stage = has_stage,
     .scratch = scratch,
     .resolve = resolve,
     .inverse_nbytes = inverse_nbytes,

@@ -22,8 +22,11 @@ struct fzm_backend {
     void (*touch)(fzm_ctx *ctx, const void *data, size_t nbytes);
     void (*put)(fzm_ctx *ctx, void *data);
 
+    /* Where a port of a stream's run lies in the stream that write() will make, or NULL: not known, no room, or taken.
+     * NULL: outputs are never in place. */
+    void *(*place)(fzm_ctx *ctx, const struct fzm_stream *s, unsigned node, unsigned port, size_t nbytes);
+
     /* The functions of a stage's row, as this engine has them. */
-    bool (*has_stage)(const struct fzm_stage *stage);
     size_t (*scratch)(fzm_ctx *ctx, const struct fzm_stage *stage, const void *params,
                       const struct fzm_shape *in);
     int (*resolve)(const struct fzm_stage *stage, void *params, const struct fzm_call *c);
@@ -39,16 +42,13 @@ struct fzm_backend {
     uint64_t (*pending_nbytes)(fzm_ctx *ctx, const uint64_t *pending);
 
     /* Puts header and sections together at out; *out_nbytes is the stream's size. As fzm_stream_write(). */
-    int (*write)(fzm_ctx *ctx, struct fzm_stream *s, const struct fzm_graph *original, void *out, size_t out_cap,
-                 size_t *out_nbytes);
+    int (*write)(fzm_ctx *ctx, struct fzm_stream *s, void *out, size_t out_cap, size_t *out_nbytes);
 };
 
 extern const struct fzm_backend fzm_cpu_backend;
 
 /* What gpu/ adds. All functions set ctx->err when they fail. */
 struct fzm_gpu_class {
-    const struct fzm_backend *backend;
-
     /* Opens the device of a context: makes ctx->gpu, once. FZM_ERR_ENGINE with the reason if it cannot be used. */
     int (*open)(fzm_ctx *ctx);
     void (*close)(fzm_ctx *ctx);

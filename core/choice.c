@@ -28,14 +28,6 @@ static unsigned size_class(size_t nbytes)
     return n < FZM_N_SIZE_CLASSES ? n : FZM_N_SIZE_CLASSES - 1;
 }
 
-static bool gpu_has_stages(const struct fzm_graph *graph)
-{
-    for (unsigned i = 0; i < graph->n_nodes; i++)
-        if (!fzm_gpu_class->backend->has_stage(graph->nodes[i].stage))
-            return false;
-    return true;
-}
-
 static int run(fzm_ctx *ctx, const struct fzm_way *way, bool on_gpu)
 {
     ctx->engine_used = on_gpu ? "gpu" : "cpu";
@@ -73,7 +65,7 @@ static bool choose(const struct fzm_choice_class *c)
 static int run_auto(fzm_ctx *ctx, const struct fzm_way *way)
 {
     struct fzm_choice *const choice = &ctx->choice;
-    if (!fzm_gpu_class || choice->gpu_is_off || way->nbytes < MIN_GPU_NBYTES || !gpu_has_stages(way->graph))
+    if (!fzm_gpu_class || choice->gpu_is_off || way->nbytes < MIN_GPU_NBYTES)
         return run(ctx, way, false);
     if (open_gpu(ctx) < 0) {
         /* no GPU at all is nothing to warn of */

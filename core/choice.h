@@ -10,7 +10,6 @@ struct fzm_way {
     int (*on_cpu)(void *arg);
     int (*on_gpu)(void *arg);
     enum fzm_direction direction;
-    const struct fzm_graph *graph;
     size_t nbytes; /* of the elements */
     void *arg;
 };

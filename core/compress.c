@@ -53,20 +53,19 @@ static int run_pipeline(fzm_ctx *ctx, const struct fzm_backend *backend, struct 
     s->mode = p->mode;
     s->bound = p->bound;
     s->graph = p->graph;
+    s->original = &p->graph;
     fzm_graph_inherit_bound(&s->graph, p->mode, p->bound);
     return fzm_run_forward(ctx, backend, s, in, chunk->fill);
 }
 
 /* Runs the pipeline, and the lossless one where the bound asks for exact values or where the lossy
- * stream saves less than a quarter. Leaves the smaller one in ctx->stream; *original is its graph. */
-static int run_best(fzm_ctx *ctx, const struct fzm_backend *backend, const struct fzm_chunk *chunk, const void *in,
-                    const struct fzm_graph **original)
+ * stream saves less than a quarter. Leaves the smaller one in ctx->stream. */
+static int run_best(fzm_ctx *ctx, const struct fzm_backend *backend, const struct fzm_chunk *chunk, const void *in)
 {
     const struct fzm_pipeline *const pipeline = chunk->pipeline;
     const size_t in_nbytes = fzm_shape_nbytes(&chunk->shape);
     const bool lossy = has_lossy_stage(&pipeline->graph);
     int code = 1;
-    *original = &pipeline->graph;
     if (!lossy || pipeline->bound > 0)
         code = run_pipeline(ctx, backend, &ctx->stream, pipeline, chunk, in);
     if (code < 0)
@@ -74,10 +73,8 @@ static int run_best(fzm_ctx *ctx, const struct fzm_backend *backend, const struc
     if (!lossy || (code == 0 && sections_nbytes(&ctx->stream) < in_nbytes - in_nbytes / 4))
         return 0;
     FZM_TRY(run_pipeline(ctx, backend, &ctx->candidate, &ctx->lossless, chunk, in));
-    if (code == 1 || sections_nbytes(&ctx->candidate) < sections_nbytes(&ctx->stream)) {
+    if (code == 1 || sections_nbytes(&ctx->candidate) < sections_nbytes(&ctx->stream))
         ctx->stream = ctx->candidate;
-        *original = &ctx->lossless.graph;
-    }
     return 0;
 }
 
@@ -85,13 +82,12 @@ int fzm_compress_on(fzm_ctx *ctx, const struct fzm_backend *backend, const struc
                     void *out, size_t out_cap, size_t *out_nbytes)
 {
     const size_t in_nbytes = fzm_shape_nbytes(&chunk->shape);
-    const struct fzm_graph *original;
     if (in_nbytes == 0)
         return 1;
-    FZM_TRY(run_best(ctx, backend, chunk, in, &original));
+    FZM_TRY(run_best(ctx, backend, chunk, in));
     if (sections_nbytes(&ctx->stream) >= in_nbytes)
         return 1;
-    const int code = backend->write(ctx, &ctx->stream, original, out, out_cap, out_nbytes);
+    const int code = backend->write(ctx, &ctx->stream, out, out_cap, out_nbytes);
     if (code == 0 && *out_nbytes < in_nbytes)
         return 0;
     if (code != 0 && code != FZM_ERR_CAPACITY)
@@ -111,7 +107,7 @@ int fzm_write_stored(fzm_ctx *ctx, const struct fzm_backend *backend, const stru
     s->n_sections = 1;
     s->sections[0].data = in;
     s->sections[0].nbytes = fzm_shape_nbytes(&chunk->shape);
-    return backend->write(ctx, s, NULL, out, out_cap, out_nbytes);
+    return backend->write(ctx, s, out, out_cap, out_nbytes);
 }
 
 static bool has_fill(int kind, const void *in, size_t in_nbytes, const uint8_t *fill, size_t elem_nbytes)
@@ -190,7 +186,7 @@ static int compress_chunk(struct job *j, const fzm_pipeline *pipeline, const fzm
 {
     const void *const stored = j->in;
     FZM_TRY(make_chunk(j, pipeline, array));
-    const struct fzm_way way = {compress_on_cpu, compress_on_gpu, FZM_COMPRESS, &pipeline->graph, j->in_nbytes, j};
+    const struct fzm_way way = {compress_on_cpu, compress_on_gpu, FZM_COMPRESS, j->in_nbytes, j};
     const int code = fzm_choice_run(j->ctx, &way);
     if (code != 1)
         return code;
@@ -223,7 +219,7 @@ static int decompress_chunk(struct job *j)
             FZM_TRY(fzm_stream_verify(s, j->in, ctx->pool, &ctx->err));
         memcpy(j->out, (const uint8_t *)j->in + s->header_nbytes, nbytes);
     } else {
-        const struct fzm_way way = {decompress_on_cpu, decompress_on_gpu, FZM_DECOMPRESS, &s->graph, nbytes, j};
+        const struct fzm_way way = {decompress_on_cpu, decompress_on_gpu, FZM_DECOMPRESS, nbytes, j};
         FZM_TRY(fzm_choice_run(ctx, &way));
         if (s->big_endian)
             swap_in_place(j->out, nbytes, fzm_dtype_nbytes(s->shape.dtype));

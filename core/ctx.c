@@ -120,6 +120,7 @@ size_t fzm_ctx_memory_nbytes(const fzm_ctx *ctx)
     return fzm_arena_nbytes(&ctx->arena) + (ctx->gpu ? fzm_gpu_class->memory_nbytes(ctx) : 0);
 }
 void fzm_ctx_set_fusion(fzm_ctx *ctx, int on) { ctx->fusion = on != 0; }
+void fzm_ctx_set_poison(fzm_ctx *ctx, int on) { ctx->poison = on != 0; }
 
 size_t fzm_array_nbytes(const fzm_array *array)
 {

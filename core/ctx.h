@@ -26,7 +26,7 @@ struct fzm_ctx {
     int engine;
     unsigned n_threads;
     int device; /* index, or -1: by local MPI rank */
-    bool fusion;
+    bool fusion, poison;
     struct fzm_pool *pool;
     struct fzm_arena arena;
     struct fzm_err err;
@@ -42,6 +42,9 @@ struct fzm_ctx {
 
 /* Tests compare fused with staged runs: same bytes. On by default. */
 void fzm_ctx_set_fusion(fzm_ctx *ctx, int on);
+
+/* Tests fill the GPU engine's scratch memory with junk before each use. Off by default. */
+void fzm_ctx_set_poison(fzm_ctx *ctx, int on);
 
 /* ---- compress.c ---- */
 

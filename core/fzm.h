@@ -166,12 +166,15 @@ int fzm_decompress(fzm_ctx *ctx, const void *in, size_t in_nbytes, void *out, si
                    size_t *out_nbytes, int verify);
 
 /* The same for arrays and streams in device memory, on a CUDA stream (a cudaStream_t; NULL: the default one) of
- * the context's device. Work is enqueued; the calls wait for the device where they need a size: once for a
- * chunk without outliers, twice with some, at every stage for pipelines that are no presets. *out_nbytes is valid on
- * return, the bytes of out when the stream has got so far. in and out are the caller's until then; scratch memory
- * belongs to ctx, so all calls with one ctx go to one stream, or are separated by a synchronisation. For several
- * chunks in flight use a ctx for each. Elements are in the host's byte order (array->big_endian is an error). out of
- * fzm_compress_device() is 16-byte aligned. FZM_ERR_ENGINE if there is no usable GPU; there is no fallback. */
+ * the context's device. Work is enqueued; the calls wait for the device where they need a number: a preset compresses
+ * with three to five waits (what the bound means for the chunk, the shape of the tiles, sizes of sections) and
+ * decompresses with three, other pipelines wait more. *out_nbytes is valid on return, the bytes of out when the stream
+ * has got so far. in and out are the caller's until then; scratch memory belongs to ctx, so all calls with one ctx go
+ * to one stream, or are separated by a synchronisation. For several chunks in flight use a ctx for each, on threads of
+ * their own. Elements are in the host's byte order (array->big_endian is an error).
+ * out of fzm_compress_device() is 16-byte aligned; with room for half as much again as fzm_compress_bound() the largest
+ * section is made in its place. in of fzm_decompress_device() can be read up to the next multiple of 4 bytes.
+ * FZM_ERR_ENGINE if there is no usable GPU; there is no fallback. */
 int fzm_compress_device(fzm_ctx *ctx, const fzm_pipeline *pipeline, const fzm_array *array, const void *in,
                         size_t in_nbytes, void *out, size_t out_cap, size_t *out_nbytes, void *stream);
 int fzm_decompress_device(fzm_ctx *ctx, const void *in, size_t in_nbytes, void *out, size_t out_cap,

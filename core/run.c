@@ -28,6 +28,20 @@ int fzm_run_stage_error(struct fzm_run *r, unsigned node, int code)
     return code;
 }
 
+/* Whether inputs other than 0 of a chain's member are what the op knows. A mask from elsewhere, or none, would make
+ * other predictions. */
+static bool has_inputs(const struct fzm_graph *g, const struct fzm_fused *f, unsigned member, unsigned node,
+                       unsigned before)
+{
+    for (unsigned j = 1; j < g->nodes[node].stage->n_in; j++) {
+        const struct fzm_source s = g->nodes[node].in[j];
+        const bool is_mask = j == 1 && f->mask_at > 0 && (unsigned)f->mask_at == member;
+        if (is_mask ? s.node != (int)before || s.port != 1 : s.node != FZM_SOURCE_ABSENT)
+            return false;
+    }
+    return true;
+}
+
 /* The fused op that covers the chain starting at a node: every member's output 0 feeds only the next
  * member's input 0, and all other inputs come from members or are absent. members[] gets the nodes. */
 const struct fzm_fused *fzm_run_match_fused(const struct fzm_run *r, unsigned start, unsigned members[FZM_MAX_CHAIN])
@@ -36,7 +50,7 @@ const struct fzm_fused *fzm_run_match_fused(const struct fzm_run *r, unsigned st
     for (const struct fzm_fused *const *f = r->backend->fused; r->ctx->fusion && *f; f++) {
         unsigned node = start, n = 0;
         for (;;) {
-            if (g->nodes[node].stage != (*f)->chain[n])
+            if (g->nodes[node].stage != (*f)->chain[n] || !has_inputs(g, *f, n, node, n ? members[n - 1] : node))
                 break;
             members[n++] = node;
             if (n == (*f)->n_stages)
@@ -49,16 +63,6 @@ const struct fzm_fused *fzm_run_match_fused(const struct fzm_run *r, unsigned st
                         next = j == 0 ? i : 0;
                     }
             if (n_consumers != 1 || next == 0)
-                break;
-            bool closed = true;
-            for (unsigned j = 1; j < g->nodes[next].stage->n_in; j++) {
-                const int from = g->nodes[next].in[j].node;
-                bool inside = from == FZM_SOURCE_ABSENT;
-                for (unsigned k = 0; k < n; k++)
-                    inside |= from == (int)members[k];
-                closed &= inside;
-            }
-            if (!closed)
                 break;
             node = next;
         }
@@ -113,6 +117,7 @@ void fzm_run_init(struct fzm_run *r, fzm_ctx *ctx, const struct fzm_backend *bac
     memset(r, 0, sizeof *r);
     r->ctx = ctx;
     r->backend = backend;
+    r->stream = s;
     r->graph = &s->graph;
     r->input.shape = s->shape;
     r->input.nbytes = r->input.cap = fzm_shape_nbytes(&s->shape);

@@ -18,6 +18,7 @@ struct fzm_run_late {
 struct fzm_run {
     fzm_ctx *ctx;
     const struct fzm_backend *backend;
+    struct fzm_stream *stream;
     struct fzm_graph *graph;
     struct fzm_buf input;
     struct fzm_buf ports[FZM_MAX_STAGES][FZM_MAX_PORTS];

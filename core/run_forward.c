@@ -24,9 +24,8 @@ static int resolve_node(struct fzm_run *r, unsigned node, struct fzm_call *call,
     return fzm_run_stage_error(r, node, code);
 }
 
-/* Shapes and worst-case sizes of a node's outputs; allocates those that are neither inner edges nor late. */
-static int prepare_outputs(struct fzm_run *r, unsigned node, const struct fzm_shape *in_shapes, bool skip_first,
-                           int late_port)
+/* Shapes and worst-case sizes of a node's outputs. */
+static int shape_outputs(struct fzm_run *r, unsigned node, const struct fzm_shape *in_shapes)
 {
     const struct fzm_node *const n = &r->graph->nodes[node];
     struct fzm_shape out[FZM_MAX_PORTS];
@@ -42,21 +41,21 @@ static int prepare_outputs(struct fzm_run *r, unsigned node, const struct fzm_sh
         memset(b, 0, sizeof *b);
         b->shape = out[j];
         b->cap = bound[j];
-        if ((j == 0 && skip_first) || (int)j == late_port)
-            continue;
-        FZM_TRY(fzm_run_get(r, b, bound[j]));
-        r->owned[node][j] = true;
     }
     return 0;
 }
 
-static void free_outputs(struct fzm_run *r, unsigned node)
+/* Memory for a node's outputs, except inner edges (port 0, if skip_first), late ones, and those that have it. */
+static int get_outputs(struct fzm_run *r, unsigned node, bool skip_first, int late_port)
 {
-    for (unsigned j = 0; j < r->graph->nodes[node].stage->n_out; j++)
-        if (r->owned[node][j]) {
-            r->backend->put(r->ctx, r->ports[node][j].data);
-            r->owned[node][j] = false;
-        }
+    for (unsigned j = 0; j < r->graph->nodes[node].stage->n_out; j++) {
+        struct fzm_buf *const b = &r->ports[node][j];
+        if ((j == 0 && skip_first) || (int)j == late_port || b->data)
+            continue;
+        FZM_TRY(fzm_run_get(r, b, b->cap));
+        r->owned[node][j] = true;
+    }
+    return 0;
 }
 
 /* The size of a port is known: the extent of a variable one follows from it. */
@@ -103,7 +102,8 @@ static int forward_node(struct fzm_run *r, unsigned node)
     int code = resolve_node(r, node, &call, shapes);
     if (code != 0)
         return code;
-    FZM_TRY(prepare_outputs(r, node, shapes, false, -1));
+    FZM_TRY(shape_outputs(r, node, shapes));
+    FZM_TRY(get_outputs(r, node, false, -1));
     FZM_TRY(fzm_run_get(r, &scratch, scratch_nbytes(r, node, shapes)));
     call.scratch = scratch.data;
     code = r->backend->forward(n->stage, &call);
@@ -128,6 +128,42 @@ static int finish_chain(struct fzm_run *r, const struct fzm_fused *f, const unsi
     return 0;
 }
 
+/* Calls of a chain, with the shapes of its ports. */
+static int shape_chain(struct fzm_run *r, const struct fzm_fused *f, const unsigned *members, struct fzm_call *calls,
+                       struct fzm_buf in[][FZM_MAX_PORTS], struct fzm_shape shapes[][FZM_MAX_PORTS])
+{
+    for (unsigned k = 0; k < f->n_stages; k++) {
+        fzm_run_fill_inputs(r, members[k], in[k], shapes[k]);
+        FZM_TRY(shape_outputs(r, members[k], shapes[k]));
+    }
+    fzm_run_make_calls(r, members, f->n_stages, calls, in, shapes);
+    return 0;
+}
+
+/* A chain's own resolve(), and the shapes that follow from it. */
+static int resolve_chain(struct fzm_run *r, const struct fzm_fused *f, const unsigned *members, struct fzm_call *calls,
+                         struct fzm_buf in[][FZM_MAX_PORTS], struct fzm_shape shapes[][FZM_MAX_PORTS])
+{
+    struct fzm_buf scratch = {0};
+    FZM_TRY(fzm_run_get(r, &scratch, f->scratch(calls, r->ctx->n_threads)));
+    const int code = f->resolve(calls, scratch.data);
+    fzm_run_put_scratch(r, &scratch);
+    FZM_TRY(fzm_run_stage_error(r, members[0], code));
+    return shape_chain(r, f, members, calls, in, shapes);
+}
+
+/* Memory for the outputs of a chain; the last member's may be in its place in the stream. */
+static int get_chain_outputs(struct fzm_run *r, const struct fzm_fused *f, const unsigned *members)
+{
+    const unsigned last = members[f->n_stages - 1];
+    struct fzm_buf *const b = &r->ports[last][0];
+    if (f->any_alignment && r->backend->place)
+        b->data = r->backend->place(r->ctx, r->stream, last, 0, b->cap);
+    for (unsigned k = 0; k < f->n_stages; k++)
+        FZM_TRY(get_outputs(r, members[k], k + 1 < f->n_stages, f->finish && k == 0 ? f->late_port : -1));
+    return 0;
+}
+
 /* Returns 1 if the chain was not run: by the op's choice (*declined) or by the first stage's resolve(). */
 static int forward_fused(struct fzm_run *r, const struct fzm_fused *f, const unsigned *members, bool *declined)
 {
@@ -139,17 +175,14 @@ static int forward_fused(struct fzm_run *r, const struct fzm_fused *f, const uns
     int code = resolve_node(r, members[0], &calls[0], shapes[0]);
     if (code != 0)
         return code;
-    for (unsigned k = 0; k < f->n_stages; k++) {
-        fzm_run_fill_inputs(r, members[k], in[k], shapes[k]);
-        FZM_TRY(prepare_outputs(r, members[k], shapes[k], k + 1 < f->n_stages, k == 0 && f->finish ? f->late_port : -1));
-    }
-    fzm_run_make_calls(r, members, f->n_stages, calls, in, shapes);
-    if (!f->accepts(calls)) {
-        for (unsigned k = 0; k < f->n_stages; k++)
-            free_outputs(r, members[k]);
-        *declined = true;
+    FZM_TRY(shape_chain(r, f, members, calls, in, shapes));
+    *declined = !f->accepts(calls);
+    if (*declined)
         return 1;
-    }
+    if (f->resolve)
+        FZM_TRY(resolve_chain(r, f, members, calls, in, shapes));
+    FZM_TRY(get_chain_outputs(r, f, members));
+    fzm_run_make_calls(r, members, f->n_stages, calls, in, shapes);
     FZM_TRY(fzm_run_get(r, &scratch, f->scratch(calls, r->ctx->n_threads)));
     code = f->forward(calls, scratch.data);
     fzm_run_put_scratch(r, &scratch);
@@ -198,6 +231,15 @@ static int settle(struct fzm_run *r)
         FZM_TRY(finish_late(r, &r->late[i]));
     r->n_late = 0;
     return 0;
+}
+
+static bool is_pending(const struct fzm_run *r)
+{
+    bool any = r->n_late > 0;
+    for (unsigned i = 0; i < r->graph->n_nodes; i++)
+        for (unsigned j = 0; j < r->graph->nodes[i].stage->n_out; j++)
+            any |= r->ports[i][j].pending != NULL;
+    return any;
 }
 
 static bool waits(struct fzm_run *r, unsigned node)
@@ -258,7 +300,7 @@ int fzm_run_forward(fzm_ctx *ctx, const struct fzm_backend *backend, struct fzm_
         if (n_left > 0 && n_ran == 0)
             FZM_TRY(settle(r));
     }
-    if (backend->settle)
+    if (is_pending(r))
         FZM_TRY(settle(r));
     FZM_TRY(fzm_stream_list_sections(s, &ctx->err));
     for (unsigned i = 0; i < s->n_sections; i++) {

@@ -170,8 +170,7 @@ static uint64_t read_size(struct fzm_reader *r)
     return 0;
 }
 
-int fzm_stream_make_header(struct fzm_stream *s, const struct fzm_graph *original, struct fzm_header *h, size_t out_cap,
-                           struct fzm_err *err)
+int fzm_stream_make_header(struct fzm_stream *s, struct fzm_header *h, size_t out_cap, struct fzm_err *err)
 {
     uint8_t *const header = h->bytes;
     struct fzm_writer w = {header, header + sizeof h->bytes, false};
@@ -184,7 +183,7 @@ int fzm_stream_make_header(struct fzm_stream *s, const struct fzm_graph *origina
     for (unsigned i = 4 - axes; i < 4; i++)
         fzm_write_varint(&w, s->shape.dims[i]);
     if (!s->stored) {
-        restore_bound(&s->graph, original);
+        restore_bound(&s->graph, s->original);
         fzm_write_u8(&w, (uint8_t)s->mode);
         if (s->mode != FZM_LOSSLESS)
             fzm_write_le64(&w, bits_of(s->bound));
@@ -211,11 +210,10 @@ int fzm_stream_make_header(struct fzm_stream *s, const struct fzm_graph *origina
     return 0;
 }
 
-int fzm_stream_write(struct fzm_stream *s, const struct fzm_graph *original, struct fzm_pool *pool, void *out,
-                     size_t out_cap, size_t *out_nbytes, struct fzm_err *err)
+int fzm_stream_write(struct fzm_stream *s, struct fzm_pool *pool, void *out, size_t out_cap, size_t *out_nbytes, struct fzm_err *err)
 {
     struct fzm_header h;
-    FZM_TRY(fzm_stream_make_header(s, original, &h, out_cap, err));
+    FZM_TRY(fzm_stream_make_header(s, &h, out_cap, err));
     struct payload_job job = {s->sections, (uint8_t *)out + s->header_nbytes, s->payload_nbytes, 0};
     s->payload_hash = run_payload(&job, pool);
     fzm_put_le64(h.bytes + h.hash_at, s->payload_hash);

@@ -21,6 +21,7 @@ struct fzm_stream {
     int mode;
     double bound;
     struct fzm_graph graph; /* params with their runtime values */
+    const struct fzm_graph *original; /* writers: the graph before fzm_graph_inherit_bound() */
     unsigned n_sections;
     struct fzm_section sections[FZM_MAX_SECTIONS];
     uint64_t payload_nbytes;
@@ -46,13 +47,11 @@ struct fzm_header {
 
 /* Makes the header of a stream whose sections have their sizes; sets s->header_nbytes and payload_nbytes. The header's
  * length does not depend on these sizes. Returns FZM_ERR_CAPACITY if the stream does not fit into out_cap. */
-int fzm_stream_make_header(struct fzm_stream *s, const struct fzm_graph *original, struct fzm_header *header,
-                           size_t out_cap, struct fzm_err *err);
+int fzm_stream_make_header(struct fzm_stream *s, struct fzm_header *header, size_t out_cap, struct fzm_err *err);
 
 /* Writes header and sections; sections[].data, nbytes are set, payload_hash is computed here.
- * original: the graph before fzm_graph_inherit_bound(). Returns FZM_ERR_CAPACITY if it does not fit. */
-int fzm_stream_write(struct fzm_stream *s, const struct fzm_graph *original, struct fzm_pool *pool, void *out,
-                     size_t out_cap, size_t *out_nbytes, struct fzm_err *err);
+ * Returns FZM_ERR_CAPACITY if it does not fit. */
+int fzm_stream_write(struct fzm_stream *s, struct fzm_pool *pool, void *out, size_t out_cap, size_t *out_nbytes, struct fzm_err *err);
 
 /* Parses and checks a header (untrusted); sections[].data point into in. The params inherit the bound.
  * The payload is not looked at: see fzm_stream_verify(). */

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#define FZM_DECLARE_OPS(name) extern const struct fzm_gpu_ops fzm_gpu_ops_##name __attribute__((weak));
+#define FZM_DECLARE_OPS(name) extern const struct fzm_gpu_ops fzm_gpu_ops_##name;
 FZM_STAGES(FZM_DECLARE_OPS)
 #define FZM_LIST_OPS(name) &fzm_gpu_ops_##name,
 static const struct fzm_gpu_ops *const all_ops[] = {FZM_STAGES(FZM_LIST_OPS)};
@@ -17,7 +17,7 @@ extern const struct fzm_fused *const fzm_gpu_fused[]; /* fused.cu */
 static const struct fzm_gpu_ops *ops_of(const struct fzm_stage *stage)
 {
     for (size_t i = 0; i < sizeof all_ops / sizeof all_ops[0]; i++)
-        if (all_ops[i] && all_ops[i]->stage == stage)
+        if (all_ops[i]->stage == stage)
             return all_ops[i];
     return NULL;
 }
@@ -32,11 +32,27 @@ uint64_t *fzm_gpu_slot(struct fzm_gpu *gpu)
     return e->n_slots < FZM_GPU_N_SLOTS ? &e->words[1 + e->n_slots++] : NULL;
 }
 
+static const uint8_t *find_known(const struct fzm_gpu_engine *e, const void *device, size_t nbytes)
+{
+    for (unsigned i = 0; i < e->n_known; i++) {
+        const struct fzm_gpu_known *const k = &e->known[i];
+        const size_t at = (size_t)((uintptr_t)device - (uintptr_t)k->device);
+        if ((uintptr_t)device >= (uintptr_t)k->device && at <= k->nbytes && nbytes <= k->nbytes - at)
+            return k->host + at;
+    }
+    return NULL;
+}
+
 int fzm_gpu_read(struct fzm_gpu *gpu, void *host, const void *device, size_t nbytes, struct fzm_err *err)
 {
     struct fzm_gpu_engine *const e = engine_of(gpu);
     char *const pinned = (char *)(e->host_words + FZM_GPU_N_WORDS);
     const bool fits = nbytes <= FZM_GPU_READ_NBYTES;
+    const uint8_t *const known = find_known(e, device, nbytes);
+    if (known) {
+        memcpy(host, known, nbytes);
+        return 0;
+    }
     FZM_TRY(fzm_gpu_check(cudaMemcpyAsync(fits ? pinned : host, device, nbytes, cudaMemcpyDeviceToHost, gpu->stream), "read",
                           err));
     FZM_TRY(fzm_gpu_check(cudaStreamSynchronize(gpu->stream), "read", err));
@@ -48,43 +64,26 @@ int fzm_gpu_read(struct fzm_gpu *gpu, void *host, const void *device, size_t nby
 /* ---- for the walker ---- */
 
 static void touch(fzm_ctx *ctx, const void *data, size_t nbytes) { (void)ctx, (void)data, (void)nbytes; }
-static bool has_stage(const struct fzm_stage *stage) { return ops_of(stage) != NULL; }
 
 static size_t scratch(fzm_ctx *ctx, const struct fzm_stage *stage, const void *params, const struct fzm_shape *in)
 {
     (void)ctx;
     const struct fzm_gpu_ops *const ops = ops_of(stage);
-    return ops && ops->scratch ? ops->scratch(params, in) : 0;
-}
-
-static int missing(const struct fzm_stage *stage, struct fzm_err *err)
-{
-    return fzm_err_set(err, FZM_ERR_ENGINE, "GPU: stage %s does not run there; use engine auto or cpu", stage->name);
+    return ops->scratch ? ops->scratch(params, in) : 0;
 }
 
 static int resolve(const struct fzm_stage *stage, void *params, const struct fzm_call *c)
 {
-    const struct fzm_gpu_ops *const ops = ops_of(stage);
-    return ops ? ops->resolve(params, c) : missing(stage, c->err);
+    return ops_of(stage)->resolve(params, c);
 }
 
 static int inverse_nbytes(const struct fzm_stage *stage, const struct fzm_call *c, size_t *in_nbytes)
 {
-    const struct fzm_gpu_ops *const ops = ops_of(stage);
-    return ops ? ops->inverse_nbytes(c, in_nbytes) : missing(stage, c->err);
+    return ops_of(stage)->inverse_nbytes(c, in_nbytes);
 }
 
-static int forward(const struct fzm_stage *stage, struct fzm_call *c)
-{
-    const struct fzm_gpu_ops *const ops = ops_of(stage);
-    return ops ? ops->forward(c) : missing(stage, c->err);
-}
-
-static int inverse(const struct fzm_stage *stage, struct fzm_call *c)
-{
-    const struct fzm_gpu_ops *const ops = ops_of(stage);
-    return ops ? ops->inverse(c) : missing(stage, c->err);
-}
+static int forward(const struct fzm_stage *stage, struct fzm_call *c) { return ops_of(stage)->forward(c); }
+static int inverse(const struct fzm_stage *stage, struct fzm_call *c) { return ops_of(stage)->inverse(c); }
 
 int fzm_gpu_settle(fzm_ctx *ctx)
 {
@@ -116,8 +115,8 @@ static int get(fzm_ctx *ctx, void **data, size_t nbytes)
     return 0;
 }
 
-/* The first section of the first run of a chunk. The header's length is that of the params as they are now; should a
- * later stage settle others, move_misplaced() puts it right. */
+/* The first section of the first run of a chunk. The header's length is that of the params as they are now, and what
+ * params that later stages settle have added to the last one. Should that be wrong, move_misplaced() puts it right. */
 static void *place(fzm_ctx *ctx, const struct fzm_stream *s, unsigned node, unsigned port, size_t nbytes)
 {
     struct fzm_gpu_engine *const e = fzm_gpu_of(ctx);
@@ -127,16 +126,18 @@ static void *place(fzm_ctx *ctx, const struct fzm_stream *s, unsigned node, unsi
     if (e->is_placed || fzm_stream_list_sections(&copy, &err) < 0 || copy.sections[0].node != node ||
         copy.sections[0].port != port || fzm_stream_make_header(&copy, &header, SIZE_MAX, &err) < 0)
         return NULL;
+    const size_t header_nbytes = copy.header_nbytes + e->header_growth;
     if (!e->out) {
-        const size_t bound = fzm_shape_nbytes(&s->shape) + FZM_MAX_OVERHEAD_NBYTES, room = nbytes + FZM_MAX_HEADER_NBYTES;
+        const size_t bound = fzm_shape_nbytes(&s->shape) + FZM_MAX_OVERHEAD_NBYTES, room = nbytes + FZM_MAX_HEADER_NBYTES + 16;
         e->out_cap = room > bound ? room : bound;
         e->out = fzm_gpu_get(ctx, e->out_cap);
     }
     /* ops may write whole words at the end */
-    if (!e->out || e->out_cap < copy.header_nbytes || e->out_cap - copy.header_nbytes < nbytes + 16)
+    if (!e->out || e->out_cap < header_nbytes || e->out_cap - header_nbytes < nbytes + 16)
         return NULL;
     e->is_placed = true;
-    return e->out + copy.header_nbytes;
+    e->header_nbytes = copy.header_nbytes;
+    return e->out + header_nbytes;
 }
 
 /* Takes a section out of the way of a stream in which it would lie elsewhere. */
@@ -171,6 +172,8 @@ static int write_stream(fzm_ctx *ctx, struct fzm_stream *s, void *out, size_t ou
     }
     out = e->out;
     FZM_TRY(fzm_stream_make_header(s, &header, out_cap, &ctx->err));
+    if (e->is_placed)
+        e->header_growth = s->header_nbytes > e->header_nbytes ? s->header_nbytes - e->header_nbytes : 0;
     FZM_TRY(move_misplaced(ctx, s));
     for (unsigned i = 0; i < s->n_sections; i++) {
         if (s->sections[i].nbytes == 0)
@@ -189,13 +192,12 @@ static int write_stream(fzm_ctx *ctx, struct fzm_stream *s, void *out, size_t ou
     return 0;
 }
 
-const struct fzm_backend fzm_gpu_backend = {
+static const struct fzm_backend fzm_gpu_backend = {
     .name = "gpu",
     .get = fzm_gpu_get,
     .touch = touch,
     .put = fzm_gpu_put,
     .place = place,
-    .has_stage = has_stage,
     .scratch = scratch,
     .resolve = resolve,
     .inverse_nbytes = inverse_nbytes,
@@ -219,6 +221,7 @@ static void finish(fzm_ctx *ctx, int code)
         cudaStreamSynchronize(e->ops.stream);
         cudaGetLastError();
     }
+    e->n_known = 0;
     fzm_gpu_reset(ctx);
 }
 
@@ -294,11 +297,14 @@ static int run_inverse(fzm_ctx *ctx, struct fzm_stream *s, const uint8_t *payloa
 
 static int decompress_host(fzm_ctx *ctx, struct fzm_stream *s, const void *in, size_t in_nbytes, void *out, bool verify)
 {
+    struct fzm_gpu_engine *const e = fzm_gpu_of(ctx);
     const size_t nbytes = fzm_shape_nbytes(&s->shape);
     void *device_in, *device_out;
     FZM_TRY(get(ctx, &device_in, in_nbytes));
     FZM_TRY(get(ctx, &device_out, nbytes));
     FZM_TRY(fzm_gpu_upload(ctx, device_in, in, in_nbytes));
+    e->known[0] = (struct fzm_gpu_known){device_in, in, in_nbytes};
+    e->n_known = 1;
     FZM_TRY(run_inverse(ctx, s, (const uint8_t *)device_in + s->header_nbytes, device_out, verify));
     return fzm_gpu_download(ctx, out, device_out, nbytes);
 }
@@ -311,6 +317,26 @@ static int decompress(fzm_ctx *ctx, struct fzm_stream *s, const void *in, size_t
     finish(ctx, code);
     fzm_gpu_leave(ctx, device);
     return code;
+}
+
+/* Fetches what the stages ask of their sections, which is in front, in one go. */
+static int read_section_heads(fzm_ctx *ctx, const struct fzm_stream *s, const uint8_t *payload)
+{
+    enum { HEAD_NBYTES = 64 };
+    struct fzm_gpu_engine *const e = fzm_gpu_of(ctx);
+    uint8_t *const pinned = (uint8_t *)(e->host_words + FZM_GPU_N_WORDS) + FZM_GPU_READ_NBYTES;
+    for (unsigned i = 1; i < s->n_sections; i++) {
+        const uint64_t nbytes = s->sections[i].nbytes;
+        struct fzm_gpu_known *const k = &e->known[e->n_known];
+        payload += s->sections[i - 1].nbytes;
+        if (nbytes == 0)
+            continue;
+        *k = (struct fzm_gpu_known){payload, pinned + HEAD_NBYTES * e->n_known, nbytes < HEAD_NBYTES ? nbytes : HEAD_NBYTES};
+        FZM_TRY(fzm_gpu_check(cudaMemcpyAsync((void *)(uintptr_t)k->host, payload, k->nbytes, cudaMemcpyDeviceToHost,
+                                              e->ops.stream), "read", &ctx->err));
+        e->n_known++;
+    }
+    return e->n_known ? fzm_gpu_check(cudaStreamSynchronize(e->ops.stream), "read", &ctx->err) : 0;
 }
 
 static int decompress_there(fzm_ctx *ctx, const void *in, size_t in_nbytes, void *out, size_t out_cap, size_t *out_nbytes,
@@ -326,6 +352,7 @@ static int decompress_there(fzm_ctx *ctx, const void *in, size_t in_nbytes, void
         return fzm_err_set(&ctx->err, FZM_ERR_CAPACITY, "chunk of %zu bytes does not fit into %zu", nbytes, out_cap);
     if (s->big_endian && fzm_dtype_nbytes(s->shape.dtype) > 1)
         return fzm_err_set(&ctx->err, FZM_ERR_UNSUPPORTED, "device memory: elements must be in the host's byte order");
+    FZM_TRY(read_section_heads(ctx, s, (const uint8_t *)in + s->header_nbytes));
     FZM_TRY(run_inverse(ctx, s, (const uint8_t *)in + s->header_nbytes, out, verify));
     *out_nbytes = nbytes;
     return 0;
@@ -343,7 +370,6 @@ static int decompress_device(fzm_ctx *ctx, const void *in, size_t in_nbytes, voi
 }
 
 static const struct fzm_gpu_class the_class = {
-    .backend = &fzm_gpu_backend,
     .open = fzm_gpu_open,
     .close = fzm_gpu_close,
     .memory_nbytes = fzm_gpu_memory_nbytes,

@@ -24,6 +24,12 @@ struct fzm_gpu_lane {
     unsigned next;
 };
 
+/* Bytes of a stream that is decoded, which the host has too: fzm_gpu_read() need not wait for them. */
+struct fzm_gpu_known {
+    const uint8_t *device, *host;
+    size_t nbytes;
+};
+
 struct fzm_gpu_engine {
     struct fzm_gpu ops; /* first: fzm_ctx.gpu */
     int device;
@@ -37,13 +43,17 @@ struct fzm_gpu_engine {
     char *out;                 /* the stream that is being made; NULL: memory for it is still to be taken */
     size_t out_cap;
     bool is_placed;            /* a section lies there already */
+    size_t header_nbytes;      /* ... behind a header of this size, as foreseen */
+    size_t header_growth;      /* by how much the last chunk's header was longer than foreseen */
+    struct fzm_gpu_known known[FZM_MAX_SECTIONS];
+    unsigned n_known;
     struct fzm_gpu_block *blocks;
     size_t n_blocks, cap_blocks, peak_nbytes;
     struct fzm_gpu_lane *lanes; /* one per thread of the pool */
     unsigned n_lanes;
 };
 
-enum { FZM_GPU_PIECE_NBYTES = 2 << 20, FZM_GPU_N_WORDS = FZM_GPU_N_SLOTS + 2, FZM_GPU_READ_NBYTES = 4096 };
+enum { FZM_GPU_PIECE_NBYTES = 2 << 20, FZM_GPU_N_WORDS = FZM_GPU_N_SLOTS + 2, FZM_GPU_READ_NBYTES = 4096, FZM_GPU_HEADS_NBYTES = 64 * FZM_MAX_SECTIONS };
 
 /* What ops.corrupt says. */
 enum { FZM_GPU_DAMAGED_SECTION = 1, FZM_GPU_DAMAGED_PAYLOAD = 2 };
@@ -74,7 +84,6 @@ int fzm_gpu_download(fzm_ctx *ctx, void *host, const void *device, size_t nbytes
 void fzm_gpu_free_lanes(struct fzm_gpu_engine *e);
 
 /* ---- backend.c ---- */
-extern const struct fzm_backend fzm_gpu_backend;
 int fzm_gpu_settle(fzm_ctx *ctx);
 
 #endif

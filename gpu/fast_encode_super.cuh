@@ -62,15 +62,26 @@ FZM_D void barrier_arrive(uint64_t *barrier)
                  : "memory");
 }
 
-/* Sleeps in hardware until barrier_arrive(). */
+/* Waits for barrier_arrive(); sleeps in hardware where that can. */
 FZM_D void barrier_wait(uint64_t *barrier)
 {
     uint32_t done;
-    do {
+    for (;;) {
+#if __CUDA_ARCH__ >= 900
         asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], 0, 20000; "
                      "selp.u32 %0, 1, 0, p; }"
                      : "=r"(done) : "r"(shared_address(barrier)) : "memory");
-    } while (!done);
+#else
+        asm volatile("{ .reg .pred p; mbarrier.test_wait.parity.shared.b64 p, [%1], 0; "
+                     "selp.u32 %0, 1, 0, p; }"
+                     : "=r"(done) : "r"(shared_address(barrier)) : "memory");
+#endif
+        if (done)
+            return;
+#if __CUDA_ARCH__ < 900
+        __nanosleep(40);
+#endif
+    }
 }
 
 FZM_D void fence_gpu(void) { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }

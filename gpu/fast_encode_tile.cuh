@@ -5,11 +5,16 @@
 
 #include "fast_encode.cuh"
 
+/* The larger magnitudes of two pairs of halves; their signs mean nothing. */
 FZM_D uint32_t half_max_abs(uint32_t a, uint32_t b)
 {
+#if __CUDA_ARCH__ >= 860
     uint32_t m;
     asm("max.xorsign.abs.f16x2 %0, %1, %2;" : "=r"(m) : "r"(a), "r"(b));
     return m;
+#else
+    return fzm_from_half2(__hmax2(__habs2(fzm_as_half2(a)), __habs2(fzm_as_half2(b))));
+#endif
 }
 
 /* 16 words of each lane go to the exchange buffer, group g of 4 by put_words(); then lane l reads word

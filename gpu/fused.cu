@@ -99,14 +99,24 @@ static int set_sizes(const struct parts *p, const struct fzm_tiling *t, const st
     return fzm_gpu_check(cudaGetLastError(), "sizes", p->lorenzo->err);
 }
 
+static struct fzm_outlier_list outliers_of(const struct fzm_call *quantizer, void *scratch)
+{
+    struct fzm_outlier_list o;
+    o.mask = quantizer->out[OUT_MASK].data;
+    o.mask_nbytes = quantizer->out[OUT_MASK].nbytes;
+    o.values = quantizer->out[OUT_VALS].data;
+    o.n_elems = quantizer->in[X].shape.n_elems;
+    o.n_values = quantizer->out[OUT_VALS].nbytes / 4;
+    o.elem_nbytes = 4;
+    o.scratch = scratch;
+    return o;
+}
+
 /* The outliers' values, when their number is known. */
 static int finish(struct fzm_call *calls, void *scratch)
 {
-    const struct fzm_call *const q = &calls[0];
-    return fzm_gpu_check(fzm_gpu_gather_outliers((const uint32_t *)q->out[OUT_MASK].data, (const float *)q->in[X].data,
-                                                 q->in[X].shape.n_elems, (float *)q->out[OUT_VALS].data,
-                                                 behind_result(scratch), q->gpu->stream),
-                         "collecting outliers", q->err);
+    const struct fzm_outlier_list o = outliers_of(&calls[0], behind_result(scratch));
+    return fzm_gpu_outliers_gather(calls[0].gpu, &o, calls[0].in[X].data, NULL, NULL, NULL, calls[0].err);
 }
 
 /* What the inverse of both chains wants of the sections' sizes. */
@@ -141,14 +151,7 @@ static int finish_inverse(const struct parts *p, const struct fzm_gpu_fast_resul
     FZM_TRY(fzm_gpu_check(cudaGetLastError(), "fused chain", p->lorenzo->err));
     if (!p->quantizer || p->quantizer->out[OUT_MASK].nbytes == 0)
         return 0;
-    struct fzm_outlier_list o;
-    o.mask = p->quantizer->out[OUT_MASK].data;
-    o.mask_nbytes = p->quantizer->out[OUT_MASK].nbytes;
-    o.values = p->quantizer->out[OUT_VALS].data;
-    o.n_elems = p->shape->n_elems;
-    o.n_values = p->quantizer->out[OUT_VALS].nbytes / 4;
-    o.elem_nbytes = 4;
-    o.scratch = scratch;
+    const struct fzm_outlier_list o = outliers_of(p->quantizer, scratch);
     return fzm_gpu_outliers_scatter(gpu, &o, p->quantizer->in[X].data, p->lorenzo->err);
 }
 
@@ -173,6 +176,13 @@ static size_t fast_scratch(const struct fzm_call *calls, unsigned n_threads)
     return scratch_nbytes(&p, fzm_gpu_fast_scratch_nbytes);
 }
 
+/* Codes have a range of their own. */
+static bool is_in_range(const struct fzm_quantizer_params *q)
+{
+    const struct fzm_linear_f32 k = fzm_linear_f32_init(q);
+    return q->is_in_range && k.lo <= q->lo && k.hi >= q->hi;
+}
+
 static struct fzm_gpu_fast fast_of(const struct parts *p, const struct fzm_tiling *t, void *scratch)
 {
     struct fzm_gpu_fast f;
@@ -186,6 +196,7 @@ static struct fzm_gpu_fast fast_of(const struct parts *p, const struct fzm_tilin
     f.modes = (uint8_t *)p->lorenzo->out[OUT_MODES].data;
     f.origins = (int32_t *)p->lorenzo->out[OUT_ORIGINS].data;
     f.mask = (uint32_t *)p->quantizer->out[OUT_MASK].data;
+    f.in_range = is_in_range(f.quantizer);
     f.result = (struct fzm_gpu_fast_result *)scratch;
     f.scratch = behind_result(scratch);
     return f;

@@ -48,18 +48,6 @@ cudaError_t fzm_gpu_fast_forward(const struct fzm_gpu_fast *f, cudaStream_t stre
 /* Fills elems, outliers excepted; the section is untrusted, modes and origins may hold anything. */
 cudaError_t fzm_gpu_fast_inverse(const struct fzm_gpu_fast *f, cudaStream_t stream);
 
-/* Outliers: values in order of index out of an array, or back into it. values must have room for (hold)
- * as many as mask has bits set; scatter writes nothing if there are not n_values bits set and then sets
- * result->corrupt. mask: n_elems bits, 4-byte aligned, readable in whole words. */
-size_t fzm_gpu_outlier_scratch_nbytes(uint64_t n_elems);
-cudaError_t fzm_gpu_gather_outliers(const uint32_t *mask, const float *elems, uint64_t n_elems,
-                                    float *values,
-                                    void *scratch, cudaStream_t stream);
-cudaError_t fzm_gpu_scatter_outliers(const uint32_t *mask, float *elems, uint64_t n_elems,
-                                     const float *values,
-                                     uint64_t n_values, struct fzm_gpu_fast_result *result, void *scratch,
-                                     cudaStream_t stream);
-
 #ifdef __cplusplus
 }
 #endif

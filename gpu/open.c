@@ -86,7 +86,8 @@ static int init(struct fzm_gpu_engine *e, struct fzm_err *err)
     FZM_TRY(fzm_gpu_check(cudaStreamCreateWithFlags(&e->own_stream, cudaStreamNonBlocking), "stream", err));
     FZM_TRY(fzm_gpu_check(cudaEventCreateWithFlags(&e->ready, cudaEventDisableTiming), "event", err));
     FZM_TRY(fzm_gpu_check(cudaMalloc((void **)&e->words, FZM_GPU_N_WORDS * sizeof *e->words), "memory", err));
-    FZM_TRY(fzm_gpu_check(cudaMallocHost((void **)&e->host_words, FZM_GPU_N_WORDS * sizeof *e->words + FZM_GPU_READ_NBYTES),
+    FZM_TRY(fzm_gpu_check(cudaMallocHost((void **)&e->host_words, FZM_GPU_N_WORDS * sizeof *e->words + FZM_GPU_READ_NBYTES +
+                                          FZM_GPU_HEADS_NBYTES),
                           "pinned memory", err));
     FZM_TRY(fzm_gpu_check(cudaMemsetAsync(e->words, 0, FZM_GPU_N_WORDS * sizeof *e->words, e->own_stream), "memory", err));
     FZM_TRY(fzm_gpu_check(cudaStreamSynchronize(e->own_stream), "memory", err));

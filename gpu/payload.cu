@@ -3,8 +3,9 @@
 
 #include "transpose.cuh"
 
-/* A block of threads copies and hashes this much; 4 lanes of its first warp hash, others copy. */
-enum { HASH_BLOCK = 16384, THREADS = 128 };
+/* COPY_BLOCK: bytes that a block of threads copies. Four lanes hash a block of the payload together, each an
+ * accumulator of XXH64: the chain of multiplications of one takes all its time, so a warp hashes 8 blocks at once. */
+enum { HASH_BLOCK = 16384, COPY_BLOCK = 16384, COPY_THREADS = 128, HASH_THREADS = 64, AHEAD = 32 };
 
 static __device__ const uint64_t P1 = 0x9E3779B185EBCA87ull, P2 = 0xC2B2AE3D27D4EB4Full, P3 = 0x165667B19E3779F9ull,
                                  P4 = 0x85EBCA77C2B2AE63ull, P5 = 0x27D4EB2F165667C5ull;
@@ -13,91 +14,113 @@ FZM_D uint64_t rotate64(uint64_t x, unsigned n) { return x << n | x >> (64 - n);
 FZM_D uint64_t round64(uint64_t acc, uint64_t v) { return rotate64(acc + v * P2, 31) * P1; }
 FZM_D uint64_t merge64(uint64_t h, uint64_t acc) { return (h ^ round64(0, acc)) * P1 + P4; }
 
-/* XXH64 of n bytes in shared memory; for the first warp, result in all of its first four lanes. */
-FZM_D uint64_t hash_block(const uint64_t *words, uint32_t n, uint64_t seed)
+/* Numbers of a payload, which is 4-byte aligned or not at all. */
+template <bool ALIGNED> FZM_D uint32_t load32(const uint8_t *p)
 {
-    const unsigned lane = threadIdx.x;
-    const uint32_t n_stripes = n / 32;
-    uint64_t h;
-    if (n_stripes > 0) {
-        uint64_t acc = lane == 0 ? seed + P1 + P2 : lane == 1 ? seed + P2 : lane == 2 ? seed : seed - P1;
-#pragma unroll 8
-        for (uint32_t i = 0; i < n_stripes; i++)
-            acc = round64(acc, words[4 * i + lane]);
-        const uint64_t a = __shfl_sync(0xf, acc, 0), b = __shfl_sync(0xf, acc, 1), c = __shfl_sync(0xf, acc, 2),
-                       d = __shfl_sync(0xf, acc, 3);
-        h = rotate64(a, 1) + rotate64(b, 7) + rotate64(c, 12) + rotate64(d, 18);
-        h = merge64(merge64(merge64(merge64(h, a), b), c), d);
-    } else {
-        h = seed + P5;
+    if (ALIGNED)
+        return *(const uint32_t *)(const void *)p;
+    return p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+}
+
+template <bool ALIGNED> FZM_D uint64_t load64(const uint8_t *p)
+{
+    return load32<ALIGNED>(p) | (uint64_t)load32<ALIGNED>(p + 4) << 32;
+}
+
+/* The accumulator of this lane over n_stripes of 32 bytes; what comes next is loaded in time. */
+template <bool ALIGNED> FZM_D uint64_t accumulate(const uint8_t *p, uint32_t n_stripes, uint64_t acc)
+{
+    uint64_t v[AHEAD], next[AHEAD];
+    p += 8 * (threadIdx.x % 4);
+#pragma unroll
+    for (uint32_t k = 0; k < AHEAD; k++)
+        next[k] = k < n_stripes ? load64<ALIGNED>(p + 32 * k) : 0;
+    for (uint32_t i = 0; i < n_stripes; i += AHEAD) {
+#pragma unroll
+        for (uint32_t k = 0; k < AHEAD; k++) {
+            v[k] = next[k];
+            next[k] = i + AHEAD + k < n_stripes ? load64<ALIGNED>(p + 32 * (i + AHEAD + k)) : 0;
+        }
+#pragma unroll
+        for (uint32_t k = 0; k < AHEAD; k++)
+            if (i + k < n_stripes)
+                acc = round64(acc, v[k]);
     }
+    return acc;
+}
+
+/* The bytes after the last stripe, and the end of XXH64. */
+template <bool ALIGNED> FZM_D uint64_t finish_hash(const uint8_t *p, uint32_t at, uint32_t n, uint64_t h)
+{
     h += n;
-    uint32_t at = n_stripes * 32;
     for (; at + 8 <= n; at += 8)
-        h = rotate64(h ^ round64(0, words[at / 8]), 27) * P1 + P4;
-    const uint8_t *const bytes = (const uint8_t *)words;
+        h = rotate64(h ^ round64(0, load64<ALIGNED>(p + at)), 27) * P1 + P4;
     if (at + 4 <= n) {
-        h = rotate64(h ^ (uint64_t)((const uint32_t *)words)[at / 4] * P1, 23) * P2 + P3;
+        h = rotate64(h ^ (uint64_t)load32<ALIGNED>(p + at) * P1, 23) * P2 + P3;
         at += 4;
     }
     for (; at < n; at++)
-        h = rotate64(h ^ bytes[at] * P5, 11) * P1;
+        h = rotate64(h ^ p[at] * P5, 11) * P1;
     h = (h ^ h >> 33) * P2;
     h = (h ^ h >> 29) * P3;
     return h ^ h >> 32;
 }
 
-/* Bytes [first, first + n) of a part to shared memory, n a multiple of 4 unless it is the end; reads whole words
- * that hold bytes of the part. */
-FZM_D void load_part(const uint8_t *from, uint32_t n, uint8_t *to)
+template <bool ALIGNED>
+static __global__ void __launch_bounds__(HASH_THREADS) hash_kernel(const uint8_t *payload, uint64_t nbytes, uint64_t *hash)
 {
-    const unsigned shift = (unsigned)((uintptr_t)from % 4);
-    if (shift == 0 && (uintptr_t)to % 4 == 0) {
-        const uint32_t *const words = (const uint32_t *)(const void *)from;
-        for (uint32_t i = threadIdx.x; i < n / 4; i += THREADS)
-            ((uint32_t *)(void *)to)[i] = words[i];
-        for (uint32_t i = n / 4 * 4 + threadIdx.x; i < n; i += THREADS)
-            to[i] = from[i];
-        return;
+    const uint64_t block = ((uint64_t)blockIdx.x * HASH_THREADS + threadIdx.x) / 4, first = block * HASH_BLOCK;
+    const uint32_t n = first >= nbytes ? 0 : (uint32_t)(nbytes - first < HASH_BLOCK ? nbytes - first : HASH_BLOCK);
+    const unsigned lane = threadIdx.x % 4;
+    const uint8_t *const p = payload + first;
+    const uint64_t start = lane == 0 ? P1 + P2 : lane == 1 ? P2 : lane == 2 ? 0 : 0 - P1;
+    const uint64_t acc = accumulate<ALIGNED>(p, n / 32, block + start);
+    const uint64_t a = __shfl_sync(FZM_FULL_WARP, acc, 0, 4), b = __shfl_sync(FZM_FULL_WARP, acc, 1, 4),
+                   c = __shfl_sync(FZM_FULL_WARP, acc, 2, 4), d = __shfl_sync(FZM_FULL_WARP, acc, 3, 4);
+    uint64_t h = 0;
+    if (n > 0 && lane == 0) {
+        h = rotate64(a, 1) + rotate64(b, 7) + rotate64(c, 12) + rotate64(d, 18);
+        h = n < 32 ? block + P5 : merge64(merge64(merge64(merge64(h, a), b), c), d);
+        h = finish_hash<ALIGNED>(p, n / 32 * 32, n, h);
     }
-    for (uint32_t i = threadIdx.x; i < n; i += THREADS)
-        to[i] = from[i];
+    for (unsigned k = 4; k < 32; k *= 2)
+        h += __shfl_xor_sync(FZM_FULL_WARP, h, k);
+    if (threadIdx.x % 32 == 0)
+        atomicAdd((unsigned long long *)hash, (unsigned long long)h);
 }
 
-__global__ void __launch_bounds__(THREADS) gather_kernel(const struct fzm_gpu_parts parts, uint8_t *payload, uint64_t *hash)
+/* n bytes; `to` and its end are 4-byte aligned where another part does not begin. Reads whole words that hold bytes of
+ * the source. */
+FZM_D void copy_part(const uint8_t *from, uint32_t n, uint8_t *to)
 {
-    __shared__ __align__(16) uint64_t words[HASH_BLOCK / 8];
-    uint8_t *const bytes = (uint8_t *)words;
-    const uint64_t first = (uint64_t)blockIdx.x * HASH_BLOCK, total = parts.end[parts.n - 1];
-    const uint32_t n = (uint32_t)(total - first < HASH_BLOCK ? total - first : HASH_BLOCK);
-    unsigned k = 0;
+    const uint32_t before = min(n, (uint32_t)(0 - (uintptr_t)to) % 4), n_words = (n - before) / 4;
+    const unsigned shift = (unsigned)((uintptr_t)(from + before) % 4);
+    const uint32_t *const words = (const uint32_t *)(const void *)(from + before - shift);
+    uint32_t *const out = (uint32_t *)(void *)(to + before);
+    for (uint32_t i = threadIdx.x; i < n_words; i += COPY_THREADS)
+        out[i] = shift ? __funnelshift_r(words[i], words[i + 1], 8 * shift) : words[i];
+    const uint32_t after = before + 4 * n_words;
+    if (threadIdx.x < before)
+        to[threadIdx.x] = from[threadIdx.x];
+    if (after + threadIdx.x < n)
+        to[after + threadIdx.x] = from[after + threadIdx.x];
+}
+
+/* Parts from number `k_first` on, which begins at `base`. */
+static __global__ void __launch_bounds__(COPY_THREADS)
+    copy_kernel(const __grid_constant__ struct fzm_gpu_parts parts, unsigned k_first, uint64_t base, uint8_t *payload)
+{
+    const uint64_t first = base + (uint64_t)blockIdx.x * COPY_BLOCK, total = parts.end[parts.n - 1];
+    const uint32_t n = (uint32_t)(total - first < COPY_BLOCK ? total - first : COPY_BLOCK);
+    unsigned k = k_first;
     while (parts.end[k] <= first)
         k++;
-    bool in_place = true;
     for (uint32_t at = 0; at < n; k++) {
-        const uint64_t begin = k ? parts.end[k - 1] : 0;
-        const uint64_t left = parts.end[k] - (first + at);
+        const uint64_t begin = k ? parts.end[k - 1] : 0, left = parts.end[k] - (first + at);
         const uint32_t m = (uint32_t)(left < n - at ? left : n - at);
-        const uint8_t *const from = parts.data[k] + (first + at - begin);
-        if (m == 0)
-            continue;
-        in_place = in_place && from == payload + first + at;
-        load_part(from, m, bytes + at);
+        copy_part(parts.data[k] + (first + at - begin), m, payload + first + at);
         at += m;
     }
-    __syncthreads();
-    if (threadIdx.x < 4) {
-        const uint64_t h = hash_block(words, n, blockIdx.x);
-        if (threadIdx.x == 0)
-            atomicAdd((unsigned long long *)hash, (unsigned long long)h);
-    }
-    if (in_place)
-        return;
-    uint32_t *const out = (uint32_t *)(void *)(payload + first);
-    for (uint32_t i = threadIdx.x; i < n / 4; i += THREADS)
-        out[i] = ((const uint32_t *)words)[i];
-    for (uint32_t i = n / 4 * 4 + threadIdx.x; i < n; i += THREADS)
-        payload[first + i] = bytes[i];
 }
 
 FZM_D uint32_t rotate32(uint32_t x, unsigned n) { return x << n | x >> (32 - n); }
@@ -122,7 +145,7 @@ FZM_D uint32_t hash_header(const uint32_t *words, uint32_t n)
     return h ^ h >> 16;
 }
 
-__global__ void head_kernel(const struct fzm_gpu_header header, uint8_t *out, uint64_t *hash)
+static __global__ void head_kernel(const struct fzm_gpu_header header, uint8_t *out, uint64_t *hash)
 {
     __shared__ uint32_t words[FZM_GPU_MAX_HEADER / 4];
     uint8_t *const bytes = (uint8_t *)words;
@@ -141,20 +164,40 @@ __global__ void head_kernel(const struct fzm_gpu_header header, uint8_t *out, ui
         ((uint32_t *)(void *)out)[i] = words[i];
 }
 
-__global__ void verify_kernel(uint64_t expected, uint64_t *hash, uint32_t *damage, uint32_t flag)
+static __global__ void verify_kernel(uint64_t expected, uint64_t *hash, uint32_t *damage, uint32_t flag)
 {
     if (*hash != expected)
         atomicOr(damage, flag);
     *hash = 0;
 }
 
+static cudaError_t add_hash(const uint8_t *payload, uint64_t nbytes, uint64_t *hash, cudaStream_t stream)
+{
+    const uint64_t n_blocks = (nbytes + HASH_BLOCK - 1) / HASH_BLOCK;
+    const unsigned n_ctas = (unsigned)((4 * n_blocks + HASH_THREADS - 1) / HASH_THREADS);
+    if (nbytes == 0)
+        return cudaSuccess;
+    if ((uintptr_t)payload % 4 == 0)
+        hash_kernel<true><<<n_ctas, HASH_THREADS, 0, stream>>>(payload, nbytes, hash);
+    else
+        hash_kernel<false><<<n_ctas, HASH_THREADS, 0, stream>>>(payload, nbytes, hash);
+    return cudaGetLastError();
+}
+
 extern "C" cudaError_t fzm_gpu_payload_gather(const struct fzm_gpu_parts *parts, uint8_t *payload, uint64_t *hash,
                                               cudaStream_t stream)
 {
     const uint64_t nbytes = parts->n ? parts->end[parts->n - 1] : 0;
-    if (nbytes > 0)
-        gather_kernel<<<(unsigned)((nbytes + HASH_BLOCK - 1) / HASH_BLOCK), THREADS, 0, stream>>>(*parts, payload, hash);
-    return cudaGetLastError();
+    const bool in_place = parts->n && parts->data[0] == payload;
+    const uint64_t base = in_place ? parts->end[0] : 0;
+    if (nbytes > base) {
+        copy_kernel<<<(unsigned)((nbytes - base + COPY_BLOCK - 1) / COPY_BLOCK), COPY_THREADS, 0, stream>>>(
+            *parts, in_place, base, payload);
+        const cudaError_t code = cudaGetLastError();
+        if (code != cudaSuccess)
+            return code;
+    }
+    return add_hash(payload, nbytes, hash, stream);
 }
 
 extern "C" cudaError_t fzm_gpu_payload_head(const struct fzm_gpu_header *header, uint8_t *out, uint64_t *hash,
@@ -167,11 +210,7 @@ extern "C" cudaError_t fzm_gpu_payload_head(const struct fzm_gpu_header *header,
 extern "C" cudaError_t fzm_gpu_payload_verify(const uint8_t *payload, uint64_t nbytes, uint64_t expected, uint64_t *hash,
                                               uint32_t *damage, uint32_t flag, cudaStream_t stream)
 {
-    struct fzm_gpu_parts parts;
-    parts.n = 1;
-    parts.data[0] = payload;
-    parts.end[0] = nbytes;
-    const cudaError_t code = fzm_gpu_payload_gather(&parts, (uint8_t *)(uintptr_t)payload, hash, stream);
+    const cudaError_t code = add_hash(payload, nbytes, hash, stream);
     if (code != cudaSuccess)
         return code;
     verify_kernel<<<1, 1, 0, stream>>>(expected, hash, damage, flag);

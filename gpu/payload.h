@@ -13,7 +13,7 @@ extern "C" {
 
 enum { FZM_GPU_MAX_PARTS = 32, FZM_GPU_MAX_HEADER = 1024 };
 
-/* Sections in order; a part may lie in its place already. */
+/* Sections in order, none empty; the first one may lie in its place already. */
 struct fzm_gpu_parts {
     unsigned n;
     const uint8_t *data[FZM_GPU_MAX_PARTS];
@@ -26,13 +26,13 @@ struct fzm_gpu_header {
     uint8_t bytes[FZM_GPU_MAX_HEADER];
 };
 
-/* Copies the parts to payload (4-byte aligned) and adds the hash to *hash. */
+/* Copies the parts to payload (4-byte aligned) and adds its hash to *hash. */
 cudaError_t fzm_gpu_payload_gather(const struct fzm_gpu_parts *parts, uint8_t *payload, uint64_t *hash, cudaStream_t stream);
 
 /* Writes the header at out (4-byte aligned) with *hash in it, which is set to 0. */
 cudaError_t fzm_gpu_payload_head(const struct fzm_gpu_header *header, uint8_t *out, uint64_t *hash, cudaStream_t stream);
 
-/* ORs `flag` into *damage unless the payload has this hash; *hash is 0 before and after. */
+/* payload: any alignment. ORs `flag` into *damage unless the payload has this hash; *hash is 0 before and after. */
 cudaError_t fzm_gpu_payload_verify(const uint8_t *payload, uint64_t nbytes, uint64_t expected, uint64_t *hash,
                                    uint32_t *damage, uint32_t flag, cudaStream_t stream);
 

@@ -25,7 +25,8 @@ struct fzm_outlier_list {
 
 size_t fzm_gpu_outlier_list_scratch_nbytes(uint64_t n_elems);
 
-/* Copies the outliers of x to values if *any (a device word) is not 0, and sets what mask and values have.
+/* Copies the outliers of x to values. any (NULL: sure, and their number is known): a device word; if it is not 0, sets
+ * what mask and values have, else does nothing.
  * The mask is 4-byte aligned and readable in whole words. */
 int fzm_gpu_outliers_gather(const struct fzm_gpu *gpu, const struct fzm_outlier_list *o, const void *x,
                             const uint32_t *any, uint64_t *mask_nbytes, uint64_t *values_nbytes,

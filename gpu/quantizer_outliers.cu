@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Outliers of the Quantizer, elements of any width: out of an array and back. A block takes 256 words of the
- * mask, a thread one; blocks find their place in the list by look-back. */
+/* Outliers of the Quantizer, elements of any width: out of an array and back. A thread takes 8 neighbouring words of
+ * the mask, so that there are few blocks, which find their place in the list by look-back. */
 #include "quantizer.cuh"
 
 #include "lookback.cuh"
 #include "quantizer_load.cuh"
 
-enum { N_THREADS = 256, BLOCK_N_ELEMS = 32 * N_THREADS };
+enum { N_THREADS = 256, N_WORDS = 8, THREAD_N_ELEMS = 32 * N_WORDS, BLOCK_N_ELEMS = THREAD_N_ELEMS * N_THREADS };
 
 struct list_args {
     struct fzm_section mask;
@@ -15,33 +15,48 @@ struct list_args {
     const uint32_t *any;
 };
 
-/* The mask's bits of this thread's 32 elements, those beyond the last one cleared; *excess: if it had
- * some. */
-FZM_D uint32_t mask_word(const struct list_args *a, bool *excess)
+/* Words of the mask from number i on. */
+FZM_D void load_words(const struct list_args *a, uint64_t i, uint32_t (&w)[N_WORDS])
 {
-    const uint64_t i = (uint64_t)blockIdx.x * N_THREADS + threadIdx.x, first = i * 32;
-    uint32_t word = 0;
-    *excess = false;
-    if (first >= a->n_elems)
-        return 0;
-    if (4 * i + 4 <= a->mask_nbytes) {
-        word = fzm_section_load<uint32_t>(a->mask, i);
-    } else {
-        for (uint64_t at = 4 * i; at < a->mask_nbytes; at++)
-            word |= (uint32_t)a->mask.bytes[at] << (8 * (at - 4 * i));
+    if (4 * (i + N_WORDS) <= a->mask_nbytes && (uintptr_t)a->mask.bytes % 16 == 0) {
+        fzm_run_load<uint32_t, N_WORDS>(w, (const uint32_t *)(const void *)a->mask.bytes + i);
+        return;
     }
-    const uint64_t left = a->n_elems - first;
-    const uint32_t valid = left < 32 ? (1u << left) - 1 : 0xffffffffu;
-    *excess = (word & ~valid) != 0;
-    return word & valid;
+    for (int k = 0; k < N_WORDS; k++, i++) {
+        w[k] = 0;
+        if (4 * i + 4 <= a->mask_nbytes)
+            w[k] = fzm_section_load<uint32_t>(a->mask, i);
+        else
+            for (uint64_t at = 4 * i; at < a->mask_nbytes; at++)
+                w[k] |= (uint32_t)a->mask.bytes[at] << (8 * (at - 4 * i));
+    }
 }
 
-/* Place of this thread's first outlier in the block, and how many the block has. */
-FZM_D uint32_t place_in_block(uint32_t word, uint32_t *total)
+/* The mask's bits of this thread's elements, those beyond the last one cleared; *excess: if it had some. Returns how
+ * many are set. */
+FZM_D uint32_t mask_words(const struct list_args *a, uint32_t (&w)[N_WORDS], bool *excess)
+{
+    const uint64_t i = ((uint64_t)blockIdx.x * N_THREADS + threadIdx.x) * N_WORDS;
+    uint32_t n = 0;
+    *excess = false;
+    load_words(a, i, w);
+#pragma unroll
+    for (int k = 0; k < N_WORDS; k++) {
+        const uint64_t first = (i + k) * 32, left = first < a->n_elems ? a->n_elems - first : 0;
+        const uint32_t valid = left < 32 ? (1u << left) - 1 : 0xffffffffu;
+        *excess = *excess || (w[k] & ~valid) != 0;
+        w[k] &= valid;
+        n += __popc(w[k]);
+    }
+    return n;
+}
+
+/* Place of this thread's first outlier in the block, given how many it has, and how many the block has. */
+FZM_D uint32_t place_in_block(uint32_t n, uint32_t *total)
 {
     __shared__ uint32_t warp_ends[N_THREADS / 32];
     const unsigned lane = threadIdx.x & 31, warp = threadIdx.x / 32;
-    uint32_t end = __popc(word);
+    uint32_t end = n;
     for (unsigned d = 1; d < 32; d *= 2) {
         const uint32_t other = __shfl_up_sync(0xffffffffu, end, d);
         end += lane >= d ? other : 0;
@@ -55,7 +70,7 @@ FZM_D uint32_t place_in_block(uint32_t word, uint32_t *total)
         sum += warp_ends[i];
     }
     *total = sum;
-    return before + end - __popc(word);
+    return before + end - n;
 }
 
 /* Place of the block's first outlier in the list. Leaves the count up to each block's end in lookback[]. */
@@ -79,27 +94,29 @@ static __global__ void __launch_bounds__(N_THREADS)
     gather_kernel(const struct list_args a, const W *x, W *values, uint64_t *mask_nbytes,
                   uint64_t *values_nbytes)
 {
-    if (*a.any == 0)
+    if (a.any && *a.any == 0)
         return;
     bool excess;
-    uint32_t word = mask_word(&a, &excess), total;
-    const uint32_t place = place_in_block(word, &total);
+    uint32_t words[N_WORDS], total;
+    const uint32_t place = place_in_block(mask_words(&a, words, &excess), &total);
     const uint64_t base = place_in_all(&a, total);
-    if (blockIdx.x == gridDim.x - 1 && threadIdx.x == 0) {
+    if (a.any && blockIdx.x == gridDim.x - 1 && threadIdx.x == 0) {
         *mask_nbytes = a.mask_nbytes;
         *values_nbytes = (base + total) * sizeof(W);
     }
     W *to = values + base + place;
-    const W *const from = x + ((uint64_t)blockIdx.x * N_THREADS + threadIdx.x) * 32;
-    for (; word; word &= word - 1)
-        *to++ = from[__ffs(word) - 1];
+    const W *from = x + ((uint64_t)blockIdx.x * N_THREADS + threadIdx.x) * THREAD_N_ELEMS;
+#pragma unroll
+    for (int k = 0; k < N_WORDS; k++, from += 32)
+        for (uint32_t word = words[k]; word; word &= word - 1)
+            *to++ = from[__ffs(word) - 1];
 }
 
 static __global__ void __launch_bounds__(N_THREADS) place_kernel(const struct list_args a, uint32_t *corrupt)
 {
     bool excess;
-    uint32_t total;
-    place_in_block(mask_word(&a, &excess), &total);
+    uint32_t words[N_WORDS], total;
+    place_in_block(mask_words(&a, words, &excess), &total);
     place_in_all(&a, total);
     if (excess)
         *corrupt = 1;
@@ -116,12 +133,14 @@ static __global__ void __launch_bounds__(N_THREADS)
         return;
     }
     bool excess;
-    uint32_t word = mask_word(&a, &excess), total;
-    uint64_t from = place_in_block(word, &total);
+    uint32_t words[N_WORDS], total;
+    uint64_t from = place_in_block(mask_words(&a, words, &excess), &total);
     from += blockIdx.x ? a.lookback[blockIdx.x - 1] & FZM_LOOKBACK_MASK : 0;
-    W *const to = y + ((uint64_t)blockIdx.x * N_THREADS + threadIdx.x) * 32;
-    for (; word; word &= word - 1)
-        to[__ffs(word) - 1] = fzm_section_load<W>(values, from++);
+    W *to = y + ((uint64_t)blockIdx.x * N_THREADS + threadIdx.x) * THREAD_N_ELEMS;
+#pragma unroll
+    for (int k = 0; k < N_WORDS; k++, to += 32)
+        for (uint32_t word = words[k]; word; word &= word - 1)
+            to[__ffs(word) - 1] = fzm_section_load<W>(values, from++);
 }
 
 static uint32_t n_blocks_of(uint64_t n_elems) { return (uint32_t)fzm_div_up(n_elems, BLOCK_N_ELEMS); }

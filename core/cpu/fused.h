@@ -14,9 +14,13 @@ struct fzm_fused {
     const char *name;
     const struct fzm_stage *const *chain; /* n_stages rows */
     unsigned n_stages;
+    int mask_at; /* member whose input 1 is port 1 of the one before; 0: none. All other inputs are absent */
+    bool any_alignment; /* forward() takes output 0 of the last member at any multiple of 4 bytes */
     /* Whether it can run these params and shapes (calls[i].in[].shape and .params are set). */
     int (*accepts)(const struct fzm_call *calls);
     size_t (*scratch)(const struct fzm_call *calls, unsigned n_threads);
+    /* Not NULL: resolve() of every stage but the first one, before outputs have memory; then forward() does none. */
+    int (*resolve)(struct fzm_call *calls, void *scratch);
     int (*forward)(struct fzm_call *calls, void *scratch);
     int (*inverse)(struct fzm_call *calls, void *scratch);
     /* Not NULL: port late_port of the first stage has no memory in forward(), which leaves its size pending.

@@ -194,10 +194,8 @@ static int accepts(const struct fzm_call *calls)
 {
     const struct fzm_adaptive_lorenzo_params *const lorenzo = calls[1].params;
     const struct fzm_adaptive_bitpack_params *const pack = calls[2].params;
-    /* a mask from elsewhere, or none, makes other predictions */
     return lorenzo->tile == 0 && fzm_adaptive_lorenzo_cost(lorenzo) == FZM_TILE_COST_BITPACK && pack->block_size == 32 &&
-           calls[0].in[0].shape.dtype <= FZM_F64 && geometry_works(calls, lorenzo->geometry) &&
-           calls[1].in[1].data == calls[0].out[1].data;
+           calls[0].in[0].shape.dtype <= FZM_F64 && geometry_works(calls, lorenzo->geometry);
 }
 
 /* Most tiles over all geometries that may be chosen: rounding up to tiles can make 8-fold of every axis. */
@@ -333,5 +331,5 @@ static int inverse(struct fzm_call *calls, void *scratch_)
 static const struct fzm_stage *const chain[] = {&fzm_stage_quantizer, &fzm_stage_adaptive_lorenzo,
                                                 &fzm_stage_adaptive_bitpack};
 
-const struct fzm_fused fzm_fused_fast = {.name = "fast", .chain = chain, .n_stages = 3, .accepts = accepts,
+const struct fzm_fused fzm_fused_fast = {.name = "fast", .chain = chain, .n_stages = 3, .mask_at = 1, .accepts = accepts,
                                          .scratch = scratch, .forward = forward, .inverse = inverse};

@@ -233,13 +233,13 @@ static bool accepts_tail(const struct fzm_call *calls)
 static int accepts_lossless(const struct fzm_call *calls)
 {
     const struct fzm_adaptive_lorenzo_params *const lorenzo = calls[0].params;
-    return accepts_tail(calls) && calls[0].in[1].data == NULL && calls[0].in[0].shape.dtype <= FZM_F64 &&
+    return accepts_tail(calls) && calls[0].in[0].shape.dtype <= FZM_F64 &&
            lorenzo->geometry != FZM_GEOMETRY_AUTO;
 }
 
 static int accepts_quantized(const struct fzm_call *calls)
 {
-    return accepts_tail(calls + 1) && calls[0].in[0].shape.dtype <= FZM_F64 && calls[1].in[1].data == calls[0].out[1].data;
+    return accepts_tail(calls + 1) && calls[0].in[0].shape.dtype <= FZM_F64;
 }
 
 static uint64_t most_tiles(const struct fzm_shape *shape)
@@ -371,7 +371,7 @@ static const struct fzm_stage *const quantized_chain[] = {&fzm_stage_quantizer, 
 static const struct fzm_stage *const lossless_chain[] = {&fzm_stage_adaptive_lorenzo, &fzm_stage_negabinary,
                                                          &fzm_stage_bitshuffle, &fzm_stage_rze};
 
-const struct fzm_fused fzm_fused_planes = {.name = "planes", .chain = quantized_chain, .n_stages = 5,
+const struct fzm_fused fzm_fused_planes = {.name = "planes", .chain = quantized_chain, .n_stages = 5, .mask_at = 1,
                                            .accepts = accepts_quantized, .scratch = scratch,
                                            .forward = forward_quantized, .inverse = inverse_quantized};
 const struct fzm_fused fzm_fused_lossless = {.name = "lossless planes", .chain = lossless_chain, .n_stages = 4,

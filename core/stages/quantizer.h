@@ -45,6 +45,7 @@ struct fzm_quantizer_params {
     double lo, hi;      /* floats outside [lo, hi] are outliers */
     double fast_max;    /* linear: the first try is taken up to this error, see fzm_linear_f32_encode() */
     uint64_t fill;
+    uint32_t is_in_range; /* floats: no finite element is outside [lo, hi], and there is no fill value */
 };
 
 /* Whether the resolved params make every element an outlier: a lossless pipeline does better. */

@@ -145,6 +145,7 @@ static void resolve_float(struct fzm_scan *s, struct fzm_quantizer_params *p)
         fzm_quantizer_resolve_abs(&w, p);
     else
         fzm_quantizer_resolve_span(&w, p);
+    p->is_in_range = limit == top && !s->has_fill && all.min >= p->lo && all.max <= p->hi;
 }
 
 void fzm_quantizer_resolve(struct fzm_quantizer_params *p, const struct fzm_call *c,
@@ -168,6 +169,7 @@ void fzm_quantizer_resolve(struct fzm_quantizer_params *p, const struct fzm_call
     p->int_lo[0] = p->int_lo[1] = p->int_hi[0] = p->int_hi[1] = 0;
     p->abs_bound = p->lo = p->hi = p->fast_max = 0;
     p->fill = 0;
+    p->is_in_range = 0;
     const bool is_float = fzm_dtype_is_float(s.dtype);
     s.fill = c->fill ? fzm_scan_load_bits(c->fill, 0, s.dtype) : 0;
     if (!is_float)
