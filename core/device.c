@@ -29,6 +29,8 @@ static int compress(fzm_ctx *ctx, const fzm_pipeline *pipeline, const fzm_array 
         return fzm_err_set(&ctx->err, FZM_ERR_UNSUPPORTED, "device memory: elements must be in the host's byte order");
     if ((uintptr_t)out % 16 != 0)
         return fzm_err_set(&ctx->err, FZM_ERR_ARGUMENT, "device memory: out must be 16-byte aligned");
+    if ((uintptr_t)in % fzm_dtype_nbytes(array->dtype) != 0)
+        return fzm_err_set(&ctx->err, FZM_ERR_ARGUMENT, "device memory: in must be aligned to its elements");
     chunk.fill = array->has_fill == FZM_FILL_VALUE ? array->fill : NULL;
     return fzm_gpu_class->compress_device(ctx, &chunk, in, out, out_cap, out_nbytes, stream);
 }

@@ -172,8 +172,8 @@ int fzm_decompress(fzm_ctx *ctx, const void *in, size_t in_nbytes, void *out, si
  * has got so far. in and out are the caller's until then; scratch memory belongs to ctx, so all calls with one ctx go
  * to one stream, or are separated by a synchronisation. For several chunks in flight use a ctx for each, on threads of
  * their own. Elements are in the host's byte order (array->big_endian is an error).
- * out of fzm_compress_device() is 16-byte aligned; with room for half as much again as fzm_compress_bound() the largest
- * section is made in its place. in of fzm_decompress_device() can be read up to the next multiple of 4 bytes.
+ * in and the restored array are aligned to their elements, out of fzm_compress_device() to 16 bytes; with room for
+ * half as much again as fzm_compress_bound() the largest section is made in its place. in of fzm_decompress_device() can be read up to the next multiple of 4 bytes.
  * FZM_ERR_ENGINE if there is no usable GPU; there is no fallback. */
 int fzm_compress_device(fzm_ctx *ctx, const fzm_pipeline *pipeline, const fzm_array *array, const void *in,
                         size_t in_nbytes, void *out, size_t out_cap, size_t *out_nbytes, void *stream);

@@ -352,6 +352,8 @@ static int decompress_there(fzm_ctx *ctx, const void *in, size_t in_nbytes, void
         return fzm_err_set(&ctx->err, FZM_ERR_CAPACITY, "chunk of %zu bytes does not fit into %zu", nbytes, out_cap);
     if (s->big_endian && fzm_dtype_nbytes(s->shape.dtype) > 1)
         return fzm_err_set(&ctx->err, FZM_ERR_UNSUPPORTED, "device memory: elements must be in the host's byte order");
+    if ((uintptr_t)out % fzm_dtype_nbytes(s->shape.dtype) != 0)
+        return fzm_err_set(&ctx->err, FZM_ERR_ARGUMENT, "device memory: out must be aligned to its elements");
     FZM_TRY(read_section_heads(ctx, s, (const uint8_t *)in + s->header_nbytes));
     FZM_TRY(run_inverse(ctx, s, (const uint8_t *)in + s->header_nbytes, out, verify));
     *out_nbytes = nbytes;

@@ -11,7 +11,7 @@
 #include <string.h>
 
 struct field {
-    char name[64];
+    char name[256];
     fzm_array array;
     size_t nbytes;
     uint8_t *data;
