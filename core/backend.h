@@ -12,6 +12,7 @@ struct fzm_chunk {
     struct fzm_shape shape;
     bool big_endian; /* of the array in the file; the elements here are in host byte order */
     const void *fill; /* one element in host memory and byte order; NULL: none */
+    bool fill_is_padding; /* fill counts only if the first or the last element has it: for arrays in device memory */
 };
 
 struct fzm_backend {
@@ -64,6 +65,13 @@ struct fzm_gpu_class {
                            size_t *out_nbytes, void *stream);
     int (*decompress_device)(fzm_ctx *ctx, const void *in, size_t in_nbytes, void *out, size_t out_cap,
                              size_t *out_nbytes, bool verify, void *stream);
+
+    /* The array in device memory, the stream in host memory; the result is there on return. */
+    int (*compress_from_device)(fzm_ctx *ctx, const struct fzm_chunk *chunk, const void *in, void *out, size_t out_cap,
+                                size_t *out_nbytes);
+    int (*decompress_to_device)(fzm_ctx *ctx, struct fzm_stream *s, const void *in, size_t in_nbytes, void *out,
+                                bool verify);
+    int (*copy_to_device)(fzm_ctx *ctx, const void *in, size_t in_nbytes, void *out);
 };
 
 /* NULL in builds without CUDA. */

@@ -57,6 +57,11 @@ int fzm_compress_on(fzm_ctx *ctx, const struct fzm_backend *backend, const struc
 int fzm_write_stored(fzm_ctx *ctx, const struct fzm_backend *backend, const struct fzm_chunk *chunk, const void *in,
                      void *out, size_t out_cap, size_t *out_nbytes);
 
+/* ---- device.c ---- */
+
+/* Can the array of a stream be restored to this place in device memory? */
+int fzm_device_check_out(fzm_ctx *ctx, const struct fzm_stream *s, const void *out, size_t out_cap);
+
 /* ---- run_forward.c, run_inverse.c ---- */
 
 /* Runs a graph forward over a chunk (host byte order). On success the sections of s have data in the

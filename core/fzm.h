@@ -14,6 +14,9 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#if defined(__GNUC__)
+#pragma GCC visibility push(default)
+#endif
 
 #define FZM_VERSION_MAJOR 0
 #define FZM_VERSION_MINOR 1
@@ -180,6 +183,15 @@ int fzm_compress_device(fzm_ctx *ctx, const fzm_pipeline *pipeline, const fzm_ar
 int fzm_decompress_device(fzm_ctx *ctx, const void *in, size_t in_nbytes, void *out, size_t out_cap,
                           size_t *out_nbytes, int verify, void *stream);
 
+/* Between device and host memory: the array in device memory (aligned to its elements), the stream in host memory, so
+ * that only compressed bytes cross the bus. They use a CUDA stream of ctx: what fills the array must be complete, and
+ * the result is there on return. fzm_copy_to_device() copies bytes as they are. Errors as above. */
+int fzm_compress_from_device(fzm_ctx *ctx, const fzm_pipeline *pipeline, const fzm_array *array, const void *in,
+                             size_t in_nbytes, void *out, size_t out_cap, size_t *out_nbytes);
+int fzm_decompress_to_device(fzm_ctx *ctx, const void *in, size_t in_nbytes, void *out, size_t out_cap,
+                             size_t *out_nbytes, int verify);
+int fzm_copy_to_device(fzm_ctx *ctx, const void *in, size_t in_nbytes, void *out);
+
 typedef struct fzm_section_info {
     const char *stage, *port; /* producing stage's type and port name */
     uint64_t nbytes;
@@ -200,6 +212,9 @@ typedef struct fzm_stream_info {
 int fzm_stream_read_info(const void *in, size_t in_nbytes, fzm_stream_info *info,
                          char *json, size_t json_cap, char *text);
 
+#if defined(__GNUC__)
+#pragma GCC visibility pop
+#endif
 #ifdef __cplusplus
 }
 #endif

@@ -107,7 +107,7 @@ static uint64_t pending_nbytes(fzm_ctx *ctx, const uint64_t *pending)
     return e->host_words[pending - e->words];
 }
 
-static int get(fzm_ctx *ctx, void **data, size_t nbytes)
+int fzm_gpu_take(fzm_ctx *ctx, void **data, size_t nbytes)
 {
     *data = fzm_gpu_get(ctx, nbytes);
     if (!*data)
@@ -149,7 +149,7 @@ static int move_misplaced(fzm_ctx *ctx, struct fzm_stream *s)
     void *data;
     if (first->nbytes == 0 || at < begin || at - begin >= e->out_cap || at - begin == s->header_nbytes)
         return 0;
-    FZM_TRY(get(ctx, &data, (size_t)first->nbytes));
+    FZM_TRY(fzm_gpu_take(ctx, &data, (size_t)first->nbytes));
     FZM_TRY(fzm_gpu_check(cudaMemcpyAsync(data, first->data, (size_t)first->nbytes, cudaMemcpyDeviceToDevice, e->ops.stream),
                           "payload", &ctx->err));
     first->data = (const uint8_t *)data;
@@ -167,7 +167,7 @@ static int write_stream(fzm_ctx *ctx, struct fzm_stream *s, void *out, size_t ou
     void *data;
     if (!e->out) {
         e->out_cap = fzm_shape_nbytes(&s->shape) + FZM_MAX_OVERHEAD_NBYTES;
-        FZM_TRY(get(ctx, &data, e->out_cap));
+        FZM_TRY(fzm_gpu_take(ctx, &data, e->out_cap));
         e->out = data;
     }
     out = e->out;
@@ -192,7 +192,7 @@ static int write_stream(fzm_ctx *ctx, struct fzm_stream *s, void *out, size_t ou
     return 0;
 }
 
-static const struct fzm_backend fzm_gpu_backend = {
+const struct fzm_backend fzm_gpu_backend = {
     .name = "gpu",
     .get = fzm_gpu_get,
     .touch = touch,
@@ -208,177 +208,3 @@ static const struct fzm_backend fzm_gpu_backend = {
     .pending_nbytes = pending_nbytes,
     .write = write_stream,
 };
-
-/* ---- whole chunks ---- */
-
-/* A failed run leaves slots behind that nobody has read. */
-static void finish(fzm_ctx *ctx, int code)
-{
-    struct fzm_gpu_engine *const e = fzm_gpu_of(ctx);
-    if (code < 0) {
-        e->n_slots = 0;
-        cudaMemsetAsync(e->words, 0, FZM_GPU_N_WORDS * sizeof *e->words, e->ops.stream);
-        cudaStreamSynchronize(e->ops.stream);
-        cudaGetLastError();
-    }
-    e->n_known = 0;
-    fzm_gpu_reset(ctx);
-}
-
-static void set_out(fzm_ctx *ctx, void *out, size_t out_cap)
-{
-    struct fzm_gpu_engine *const e = fzm_gpu_of(ctx);
-    e->out = out;
-    e->out_cap = out_cap;
-    e->is_placed = false;
-}
-
-static int compress_host(fzm_ctx *ctx, const struct fzm_chunk *chunk, const void *in, void *out, size_t out_cap,
-                         size_t *out_nbytes)
-{
-    const size_t in_nbytes = fzm_shape_nbytes(&chunk->shape);
-    void *device_in;
-    FZM_TRY(get(ctx, &device_in, in_nbytes));
-    set_out(ctx, NULL, 0);
-    FZM_TRY(fzm_gpu_upload(ctx, device_in, in, in_nbytes));
-    const int code = fzm_compress_on(ctx, &fzm_gpu_backend, chunk, device_in, NULL, in_nbytes + FZM_MAX_OVERHEAD_NBYTES,
-                                     out_nbytes);
-    if (code != 0)
-        return code;
-    if (*out_nbytes > out_cap)
-        return fzm_err_set(&ctx->err, FZM_ERR_CAPACITY, "stream of %zu bytes does not fit into %zu", *out_nbytes, out_cap);
-    return fzm_gpu_download(ctx, out, fzm_gpu_of(ctx)->out, *out_nbytes);
-}
-
-static int compress(fzm_ctx *ctx, const struct fzm_chunk *chunk, const void *in, void *out, size_t out_cap,
-                    size_t *out_nbytes)
-{
-    int device = 0;
-    FZM_TRY(fzm_gpu_enter(ctx, fzm_gpu_of(ctx)->own_stream, &device));
-    const int code = compress_host(ctx, chunk, in, out, out_cap, out_nbytes);
-    finish(ctx, code);
-    fzm_gpu_leave(ctx, device);
-    return code;
-}
-
-static int compress_device(fzm_ctx *ctx, const struct fzm_chunk *chunk, const void *in, void *out, size_t out_cap,
-                           size_t *out_nbytes, void *stream)
-{
-    int device = 0;
-    FZM_TRY(fzm_gpu_enter(ctx, (cudaStream_t)stream, &device));
-    set_out(ctx, out, out_cap);
-    int code = fzm_compress_on(ctx, &fzm_gpu_backend, chunk, in, out, out_cap, out_nbytes);
-    if (code == 1)
-        code = fzm_write_stored(ctx, &fzm_gpu_backend, chunk, in, out, out_cap, out_nbytes);
-    finish(ctx, code);
-    fzm_gpu_leave(ctx, device);
-    return code;
-}
-
-/* The inverse run of a stream whose payload is in device memory. */
-static int run_inverse(fzm_ctx *ctx, struct fzm_stream *s, const uint8_t *payload, void *out, bool verify)
-{
-    struct fzm_gpu_engine *const e = fzm_gpu_of(ctx);
-    const uint8_t *p = payload;
-    if (verify)
-        FZM_TRY(fzm_gpu_check(fzm_gpu_payload_verify(payload, s->payload_nbytes, s->payload_hash,
-                                                     e->words + FZM_GPU_N_WORDS - 1, e->ops.corrupt,
-                                                     FZM_GPU_DAMAGED_PAYLOAD, e->ops.stream), "payload", &ctx->err));
-    for (unsigned i = 0; i < s->n_sections; i++) {
-        s->sections[i].data = p;
-        p += s->sections[i].nbytes;
-    }
-    if (!s->stored)
-        return fzm_run_inverse(ctx, &fzm_gpu_backend, s, out);
-    FZM_TRY(fzm_gpu_check(cudaMemcpyAsync(out, payload, (size_t)s->payload_nbytes, cudaMemcpyDeviceToDevice, e->ops.stream),
-                          "copy", &ctx->err));
-    return fzm_gpu_settle(ctx);
-}
-
-static int decompress_host(fzm_ctx *ctx, struct fzm_stream *s, const void *in, size_t in_nbytes, void *out, bool verify)
-{
-    struct fzm_gpu_engine *const e = fzm_gpu_of(ctx);
-    const size_t nbytes = fzm_shape_nbytes(&s->shape);
-    void *device_in, *device_out;
-    FZM_TRY(get(ctx, &device_in, in_nbytes));
-    FZM_TRY(get(ctx, &device_out, nbytes));
-    FZM_TRY(fzm_gpu_upload(ctx, device_in, in, in_nbytes));
-    e->known[0] = (struct fzm_gpu_known){device_in, in, in_nbytes};
-    e->n_known = 1;
-    FZM_TRY(run_inverse(ctx, s, (const uint8_t *)device_in + s->header_nbytes, device_out, verify));
-    return fzm_gpu_download(ctx, out, device_out, nbytes);
-}
-
-static int decompress(fzm_ctx *ctx, struct fzm_stream *s, const void *in, size_t in_nbytes, void *out, bool verify)
-{
-    int device = 0;
-    FZM_TRY(fzm_gpu_enter(ctx, fzm_gpu_of(ctx)->own_stream, &device));
-    const int code = decompress_host(ctx, s, in, in_nbytes, out, verify);
-    finish(ctx, code);
-    fzm_gpu_leave(ctx, device);
-    return code;
-}
-
-/* Fetches what the stages ask of their sections, which is in front, in one go. */
-static int read_section_heads(fzm_ctx *ctx, const struct fzm_stream *s, const uint8_t *payload)
-{
-    enum { HEAD_NBYTES = 64 };
-    struct fzm_gpu_engine *const e = fzm_gpu_of(ctx);
-    uint8_t *const pinned = (uint8_t *)(e->host_words + FZM_GPU_N_WORDS) + FZM_GPU_READ_NBYTES;
-    for (unsigned i = 1; i < s->n_sections; i++) {
-        const uint64_t nbytes = s->sections[i].nbytes;
-        struct fzm_gpu_known *const k = &e->known[e->n_known];
-        payload += s->sections[i - 1].nbytes;
-        if (nbytes == 0)
-            continue;
-        *k = (struct fzm_gpu_known){payload, pinned + HEAD_NBYTES * e->n_known, nbytes < HEAD_NBYTES ? nbytes : HEAD_NBYTES};
-        FZM_TRY(fzm_gpu_check(cudaMemcpyAsync((void *)(uintptr_t)k->host, payload, k->nbytes, cudaMemcpyDeviceToHost,
-                                              e->ops.stream), "read", &ctx->err));
-        e->n_known++;
-    }
-    return e->n_known ? fzm_gpu_check(cudaStreamSynchronize(e->ops.stream), "read", &ctx->err) : 0;
-}
-
-static int decompress_there(fzm_ctx *ctx, const void *in, size_t in_nbytes, void *out, size_t out_cap, size_t *out_nbytes,
-                            bool verify)
-{
-    struct fzm_stream *const s = &ctx->stream;
-    uint8_t header[FZM_MAX_HEADER_NBYTES];
-    const size_t front = in_nbytes < sizeof header ? in_nbytes : sizeof header;
-    FZM_TRY(fzm_gpu_read(ctx->gpu, header, in, front, &ctx->err));
-    FZM_TRY(fzm_stream_read(s, header, in_nbytes, &ctx->err));
-    const size_t nbytes = fzm_shape_nbytes(&s->shape);
-    if (nbytes > out_cap)
-        return fzm_err_set(&ctx->err, FZM_ERR_CAPACITY, "chunk of %zu bytes does not fit into %zu", nbytes, out_cap);
-    if (s->big_endian && fzm_dtype_nbytes(s->shape.dtype) > 1)
-        return fzm_err_set(&ctx->err, FZM_ERR_UNSUPPORTED, "device memory: elements must be in the host's byte order");
-    if ((uintptr_t)out % fzm_dtype_nbytes(s->shape.dtype) != 0)
-        return fzm_err_set(&ctx->err, FZM_ERR_ARGUMENT, "device memory: out must be aligned to its elements");
-    FZM_TRY(read_section_heads(ctx, s, (const uint8_t *)in + s->header_nbytes));
-    FZM_TRY(run_inverse(ctx, s, (const uint8_t *)in + s->header_nbytes, out, verify));
-    *out_nbytes = nbytes;
-    return 0;
-}
-
-static int decompress_device(fzm_ctx *ctx, const void *in, size_t in_nbytes, void *out, size_t out_cap,
-                             size_t *out_nbytes, bool verify, void *stream)
-{
-    int device = 0;
-    FZM_TRY(fzm_gpu_enter(ctx, (cudaStream_t)stream, &device));
-    const int code = decompress_there(ctx, in, in_nbytes, out, out_cap, out_nbytes, verify);
-    finish(ctx, code);
-    fzm_gpu_leave(ctx, device);
-    return code;
-}
-
-static const struct fzm_gpu_class the_class = {
-    .open = fzm_gpu_open,
-    .close = fzm_gpu_close,
-    .memory_nbytes = fzm_gpu_memory_nbytes,
-    .compress = compress,
-    .decompress = decompress,
-    .compress_device = compress_device,
-    .decompress_device = decompress_device,
-};
-
-const struct fzm_gpu_class *const fzm_gpu_class = &the_class;

@@ -84,6 +84,10 @@ int fzm_gpu_download(fzm_ctx *ctx, void *host, const void *device, size_t nbytes
 void fzm_gpu_free_lanes(struct fzm_gpu_engine *e);
 
 /* ---- backend.c ---- */
+extern const struct fzm_backend fzm_gpu_backend;
 int fzm_gpu_settle(fzm_ctx *ctx);
+
+/* fzm_gpu_get(), or FZM_ERR_MEMORY. */
+int fzm_gpu_take(fzm_ctx *ctx, void **data, size_t nbytes);
 
 #endif
