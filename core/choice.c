@@ -3,6 +3,8 @@
  * Bytes do not depend on it. */
 #include "choice.h"
 
+#include "stages.h"
+
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -62,10 +64,26 @@ static bool choose(const struct fzm_choice_class *c)
     return c->least_s[1] < c->least_s[0];
 }
 
+static const struct fzm_stage *first_off_gpu(const struct fzm_graph *graph)
+{
+    for (unsigned i = 0; i < graph->n_nodes; i++)
+        if (!fzm_stage_is_on_gpu(graph->nodes[i].stage))
+            return graph->nodes[i].stage;
+    return NULL;
+}
+
+int fzm_choice_check_gpu(const struct fzm_graph *graph, struct fzm_err *err)
+{
+    const struct fzm_stage *const stage = first_off_gpu(graph);
+    return stage ? fzm_err_set(err, FZM_ERR_UNSUPPORTED, "stage %s runs on engine cpu only: ask for engine auto or cpu",
+                               stage->name)
+                 : 0;
+}
+
 static int run_auto(fzm_ctx *ctx, const struct fzm_way *way)
 {
     struct fzm_choice *const choice = &ctx->choice;
-    if (!fzm_gpu_class || choice->gpu_is_off || way->nbytes < MIN_GPU_NBYTES)
+    if (!fzm_gpu_class || choice->gpu_is_off || way->nbytes < MIN_GPU_NBYTES || first_off_gpu(way->graph))
         return run(ctx, way, false);
     if (open_gpu(ctx) < 0) {
         /* no GPU at all is nothing to warn of */
@@ -96,6 +114,7 @@ int fzm_choice_run(fzm_ctx *ctx, const struct fzm_way *way)
     if (ctx->engine == FZM_ENGINE_AUTO)
         return run_auto(ctx, way);
     if (ctx->engine == FZM_ENGINE_GPU) {
+        FZM_TRY(fzm_choice_check_gpu(way->graph, &ctx->err));
         FZM_TRY(open_gpu(ctx));
         return run(ctx, way, true);
     }

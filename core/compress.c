@@ -186,7 +186,7 @@ static int compress_chunk(struct job *j, const fzm_pipeline *pipeline, const fzm
 {
     const void *const stored = j->in;
     FZM_TRY(make_chunk(j, pipeline, array));
-    const struct fzm_way way = {compress_on_cpu, compress_on_gpu, FZM_COMPRESS, j->in_nbytes, j};
+    const struct fzm_way way = {compress_on_cpu, compress_on_gpu, FZM_COMPRESS, j->in_nbytes, &pipeline->graph, j};
     const int code = fzm_choice_run(j->ctx, &way);
     if (code != 1)
         return code;
@@ -219,7 +219,7 @@ static int decompress_chunk(struct job *j)
             FZM_TRY(fzm_stream_verify(s, j->in, ctx->pool, &ctx->err));
         memcpy(j->out, (const uint8_t *)j->in + s->header_nbytes, nbytes);
     } else {
-        const struct fzm_way way = {decompress_on_cpu, decompress_on_gpu, FZM_DECOMPRESS, nbytes, j};
+        const struct fzm_way way = {decompress_on_cpu, decompress_on_gpu, FZM_DECOMPRESS, nbytes, &s->graph, j};
         FZM_TRY(fzm_choice_run(ctx, &way));
         if (s->big_endian)
             swap_in_place(j->out, nbytes, fzm_dtype_nbytes(s->shape.dtype));

@@ -2,6 +2,8 @@
 /* Chunks in device memory. */
 #include "ctx.h"
 
+#include "choice.h"
+
 #include "cpu/fpenv.h"
 #include "shape.h"
 
@@ -23,6 +25,7 @@ static int make_chunk(fzm_ctx *ctx, struct fzm_chunk *chunk, const fzm_pipeline 
     memset(chunk, 0, sizeof *chunk);
     FZM_TRY(open_gpu(ctx));
     FZM_TRY(fzm_shape_from_array(&chunk->shape, array, &ctx->err));
+    FZM_TRY(fzm_choice_check_gpu(&pipeline->graph, &ctx->err));
     if (in_nbytes != fzm_shape_nbytes(&chunk->shape))
         return fzm_err_set(&ctx->err, FZM_ERR_ARGUMENT, "chunk has %zu bytes, its type and shape need %zu", in_nbytes,
                            fzm_shape_nbytes(&chunk->shape));
@@ -75,6 +78,7 @@ int fzm_decompress_device(fzm_ctx *ctx, const void *in, size_t in_nbytes, void *
 int fzm_device_check_out(fzm_ctx *ctx, const struct fzm_stream *s, const void *out, size_t out_cap)
 {
     const size_t nbytes = fzm_shape_nbytes(&s->shape);
+    FZM_TRY(fzm_choice_check_gpu(&s->graph, &ctx->err));
     if (nbytes > out_cap)
         return fzm_err_set(&ctx->err, FZM_ERR_CAPACITY, "chunk of %zu bytes does not fit into %zu", nbytes, out_cap);
     if (s->big_endian && fzm_dtype_nbytes(s->shape.dtype) > 1)

@@ -22,3 +22,12 @@ const struct fzm_stage *fzm_stage_by_id(unsigned id)
             return fzm_stages[i];
     return NULL;
 }
+
+bool fzm_stage_is_on_gpu(const struct fzm_stage *stage)
+{
+    static const struct fzm_stage *const on_gpu[] = {FZM_GPU_STAGES(FZM_STAGE_POINTER) NULL};
+    for (unsigned i = 0; on_gpu[i]; i++)
+        if (on_gpu[i] == stage)
+            return true;
+    return false;
+}

@@ -5,7 +5,8 @@
 
 #include "stage.h"
 
-#define FZM_STAGES(X) \
+/* Those that the GPU engine has too; a pipeline with another stage runs on the CPU engine. */
+#define FZM_GPU_STAGES(X) \
     X(quantizer)        \
     X(difference)       \
     X(lorenzo)          \
@@ -19,6 +20,9 @@
     X(rre)              \
     X(bit_lorenzo)
 
+#define FZM_STAGES(X) \
+    FZM_GPU_STAGES(X)
+
 #define FZM_DECLARE_STAGE(name) extern const struct fzm_stage fzm_stage_##name;
 FZM_STAGES(FZM_DECLARE_STAGE)
 #undef FZM_DECLARE_STAGE
@@ -30,5 +34,8 @@ extern const unsigned fzm_n_stages;
 /* NULL if there is none. */
 const struct fzm_stage *fzm_stage_by_name(const char *name);
 const struct fzm_stage *fzm_stage_by_id(unsigned id);
+
+/* Whether the GPU engine has it too. */
+bool fzm_stage_is_on_gpu(const struct fzm_stage *stage);
 
 #endif

@@ -8,9 +8,9 @@
 #include <string.h>
 
 #define FZM_DECLARE_OPS(name) extern const struct fzm_gpu_ops fzm_gpu_ops_##name;
-FZM_STAGES(FZM_DECLARE_OPS)
+FZM_GPU_STAGES(FZM_DECLARE_OPS)
 #define FZM_LIST_OPS(name) &fzm_gpu_ops_##name,
-static const struct fzm_gpu_ops *const all_ops[] = {FZM_STAGES(FZM_LIST_OPS)};
+static const struct fzm_gpu_ops *const all_ops[] = {FZM_GPU_STAGES(FZM_LIST_OPS)};
 
 extern const struct fzm_fused *const fzm_gpu_fused[]; /* fused.cu */
 
