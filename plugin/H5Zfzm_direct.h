@@ -31,7 +31,9 @@ struct H5Zfzm_direct {
     hid_t dataset, dcpl;
     int rank;
     const hsize_t *offsets;
+    hsize_t dims[H5S_MAX_RANK], chunk_dims[H5S_MAX_RANK];
     size_t chunk_nbytes;
+    hsize_t stream_nbytes; /* of the chunk whose stream comes next; 0: it was never written */
     fzm_array array;
     fzm_pipeline *pipeline;
 };
@@ -42,7 +44,6 @@ static inline int H5Zfzm_direct_open(struct H5Zfzm_direct *d, fzm_batch *batch, 
     unsigned values[MAX_VALUES];
     size_t n_values = MAX_VALUES;
     char text[FZM_ERROR_TEXT_NBYTES] = "";
-    hsize_t dims[H5S_MAX_RANK];
     memset(d, 0, sizeof *d);
     d->batch = batch;
     d->dataset = dataset;
@@ -50,7 +51,7 @@ static inline int H5Zfzm_direct_open(struct H5Zfzm_direct *d, fzm_batch *batch, 
     d->dcpl = H5Dget_create_plist(dataset);
     if (d->dcpl < 0)
         return fzm_batch_fail(batch, FZM_ERR_ARGUMENT, "not a dataset");
-    d->rank = H5Pget_layout(d->dcpl) == H5D_CHUNKED ? H5Pget_chunk(d->dcpl, H5S_MAX_RANK, dims) : -1;
+    d->rank = H5Pget_layout(d->dcpl) == H5D_CHUNKED ? H5Pget_chunk(d->dcpl, H5S_MAX_RANK, d->chunk_dims) : -1;
     if (d->rank < 0)
         return fzm_batch_fail(batch, FZM_ERR_ARGUMENT, "the dataset is not chunked");
     if (H5Pget_nfilters(d->dcpl) != 1 ||
@@ -59,6 +60,12 @@ static inline int H5Zfzm_direct_open(struct H5Zfzm_direct *d, fzm_batch *batch, 
     if (fzm_cd_values_read(values, n_values, &d->pipeline, &d->array, text) < 0)
         return fzm_batch_fail(batch, FZM_ERR_CONFIG, text);
     d->chunk_nbytes = fzm_array_nbytes(&d->array);
+    const hid_t space = H5Dget_space(dataset);
+    const int rank = space < 0 ? -1 : H5Sget_simple_extent_dims(space, d->dims, NULL);
+    if (space >= 0)
+        H5Sclose(space);
+    if (rank != d->rank)
+        return fzm_batch_fail(batch, FZM_ERR_ARGUMENT, "the extents of the dataset cannot be read");
     return 0;
 }
 
@@ -99,38 +106,38 @@ static inline int H5Zfzm_direct_fill(const struct H5Zfzm_direct *d, void *buf)
 /* Whether a chunk of the dataset begins there. */
 static inline int H5Zfzm_direct_is_chunk(const struct H5Zfzm_direct *d, const hsize_t *offset)
 {
-    hsize_t dims[H5S_MAX_RANK], chunk[H5S_MAX_RANK];
-    hid_t space = H5Dget_space(d->dataset);
-    int is_chunk = space >= 0 && H5Sget_simple_extent_dims(space, dims, NULL) == d->rank &&
-                   H5Pget_chunk(d->dcpl, H5S_MAX_RANK, chunk) == d->rank;
+    int is_chunk = 1;
     for (int k = 0; k < d->rank && is_chunk; k++)
-        is_chunk = offset[k] < dims[k] && offset[k] % chunk[k] == 0;
-    if (space >= 0)
-        H5Sclose(space);
+        is_chunk = offset[k] < d->dims[k] && offset[k] % d->chunk_dims[k] == 0;
     return is_chunk;
+}
+
+static inline int H5Zfzm_direct_find(struct H5Zfzm_direct *d, const hsize_t *offset)
+{
+    if (!H5Zfzm_direct_is_chunk(d, offset))
+        return fzm_batch_fail(d->batch, FZM_ERR_ARGUMENT, "no chunk of the dataset begins at such an offset");
+    herr_t has_size = -1;
+    H5E_BEGIN_TRY /* HDF5 1.10 fails for a chunk that was never written */
+    {
+        has_size = H5Dget_chunk_storage_size(d->dataset, offset, &d->stream_nbytes);
+    }
+    H5E_END_TRY
+    if (has_size < 0)
+        d->stream_nbytes = 0;
+    return 0;
 }
 
 static inline int H5Zfzm_direct_source(void *arg, size_t i, void *buf, size_t *stream_nbytes, int *is_plain)
 {
-    const struct H5Zfzm_direct *const d = (const struct H5Zfzm_direct *)arg;
+    struct H5Zfzm_direct *const d = (struct H5Zfzm_direct *)arg;
     const hsize_t *const offset = d->offsets + i * (size_t)d->rank;
-    hsize_t nbytes = 0;
     uint32_t mask = 0;
-    herr_t has_size = -1;
-    H5E_BEGIN_TRY /* HDF5 1.10 fails for a chunk that was never written */
-    {
-        has_size = H5Dget_chunk_storage_size(d->dataset, offset, &nbytes);
-    }
-    H5E_END_TRY
-    if (has_size < 0)
-        nbytes = 0;
-    if (!buf && !H5Zfzm_direct_is_chunk(d, offset))
-        return fzm_batch_fail(d->batch, FZM_ERR_ARGUMENT, "no chunk of the dataset begins at such an offset");
     if (!buf) {
-        *stream_nbytes = nbytes > 0 ? (size_t)nbytes : d->chunk_nbytes;
-        return 0;
+        const int code = H5Zfzm_direct_find(d, offset);
+        *stream_nbytes = d->stream_nbytes > 0 ? (size_t)d->stream_nbytes : d->chunk_nbytes;
+        return code;
     }
-    if (nbytes == 0) {
+    if (d->stream_nbytes == 0) {
         *is_plain = 1;
         return H5Zfzm_direct_fill(d, buf);
     }
@@ -138,7 +145,7 @@ static inline int H5Zfzm_direct_source(void *arg, size_t i, void *buf, size_t *s
     size_t cap = *stream_nbytes;
     if (H5Dread_chunk2(d->dataset, H5P_DEFAULT, offset, &mask, buf, &cap) < 0)
 #else
-    if (nbytes > *stream_nbytes || H5Dread_chunk(d->dataset, H5P_DEFAULT, offset, &mask, buf) < 0)
+    if (H5Dread_chunk(d->dataset, H5P_DEFAULT, offset, &mask, buf) < 0)
 #endif
         return fzm_batch_fail(d->batch, FZM_ERR_ARGUMENT, "H5Dread_chunk failed (see the error stack of HDF5)");
     *is_plain = (int)(mask & 1u);

@@ -7,10 +7,8 @@
  * the calls' waits included. Host: chunks of at most 64 MiB, one after the other, in memory touched before. */
 #include "gpu_fields.h"
 
-#include <cuda_runtime_api.h>
 #include <dirent.h>
 #include <stdbool.h>
-#include <time.h>
 
 enum { CHUNK_NBYTES = 64 << 20, N_WARM_UPS = 3, MAX_BOUNDS = 8 };
 
@@ -53,31 +51,6 @@ struct row {
     double bound, ratio, memory, gbps[N_WAYS];
     long long n_violations; /* -1: not checked */
 };
-
-static int compare_doubles(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *v, int n)
-{
-    qsort(v, (size_t)n, sizeof *v, compare_doubles);
-    return v[n / 2];
-}
-
-static double now_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static void check_cuda(cudaError_t code)
-{
-    if (code != cudaSuccess)
-        fail("CUDA", cudaGetErrorString(code));
-}
 
 static int call_device(struct bench *b, const fzm_pipeline *p, enum way way)
 {

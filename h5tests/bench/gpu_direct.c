@@ -7,9 +7,7 @@
 
 #include "fzm_batch.h"
 
-#include <cuda_runtime_api.h>
 #include <stdbool.h>
-#include <time.h>
 
 enum { N_WARM_UPS = 2, MAX_CHUNKS = 4096, MAX_REPEAT = 100, MAX_BOUNDS = 8 };
 
@@ -26,19 +24,6 @@ struct direct {
     enum fzm_memory memory;
     int repeat;
 };
-
-static double now_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static void check_cuda(cudaError_t code)
-{
-    if (code != cudaSuccess)
-        fail("CUDA", cudaGetErrorString(code));
-}
 
 static int store(void *arg, size_t i, const void *stream, size_t nbytes)
 {
@@ -65,12 +50,6 @@ static int call(struct direct *d, bool is_compression)
     return fzm_batch_decompress(d->batch, d->memory, d->n_chunks, d->out, d->chunk_nbytes, 1, load, d);
 }
 
-static int compare_doubles(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static double measure(struct direct *d, bool is_compression)
 {
     double times[MAX_REPEAT];
@@ -81,8 +60,7 @@ static double measure(struct direct *d, bool is_compression)
         if (i >= 0)
             times[i] = now_s() - begin;
     }
-    qsort(times, (size_t)d->repeat, sizeof *times, compare_doubles);
-    return 1e-9 * (double)(d->n_chunks * d->chunk_nbytes) / times[d->repeat / 2];
+    return 1e-9 * (double)(d->n_chunks * d->chunk_nbytes) / median(times, d->repeat);
 }
 
 /* Arrays in pinned or in device memory, from the field. */

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Fields of gpu_bench.c: read from files, or made. */
+/* What gpu_bench.c and gpu_direct.c share: fields, read from files or made, and time. */
 #ifndef FZM_GPU_FIELDS_H
 #define FZM_GPU_FIELDS_H
 
 #include "../../core/fzm.h"
 
+#include <cuda_runtime_api.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 struct field {
     char name[256];
@@ -20,7 +22,7 @@ struct field {
 
 static void fail(const char *what, const char *why)
 {
-    fprintf(stderr, "gpu_bench: %s: %s\n", what, why);
+    fprintf(stderr, "%s: %s\n", what, why);
     exit(1);
 }
 
@@ -29,6 +31,31 @@ static void *checked(void *p)
     if (!p)
         fail("host memory", "out of memory");
     return p;
+}
+
+static void check_cuda(cudaError_t code)
+{
+    if (code != cudaSuccess)
+        fail("CUDA", cudaGetErrorString(code));
+}
+
+static double now_s(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int compare_doubles(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *v, int n)
+{
+    qsort(v, (size_t)n, sizeof *v, compare_doubles);
+    return v[n / 2];
 }
 
 static void field_set_range(struct field *f)
